@@ -1,4 +1,4 @@
-"""Says in one line what a machine lacks to set up `.venv`. Runs on any Python 3, before anything is installed."""
+"""Says in one line what a machine lacks to set up `.venv`. Runs before anything is installed, on any Python from 3.6."""
 
 import importlib.util
 import sys
@@ -6,17 +6,15 @@ import sys
 OLDEST = (3, 11)
 
 
-def missing():  # type: ignore[no-untyped-def]  # old Pythons must be able to read this file
+def missing() -> str:
     """The reason why set-up cannot go on, or an empty string."""
+    have = ".".join(map(str, sys.version_info[:2]))
     if sys.version_info < OLDEST:
-        have = "%d.%d" % sys.version_info[:2]  # noqa: UP031
-        return "Kickoff needs Python 3.11 or newer; this is %s. Install one and run: make PYTHON=python3.12" % have  # noqa: UP031
+        return f"Kickoff needs Python 3.11 or newer; this is {have}. Install one and run: make PYTHON=python3.12"
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
-        return "This Python has no venv module. Install it, e.g.: apt-get install python%d.%d-venv" % sys.version_info[:2]  # noqa: UP031
+        return f"This Python has no venv module. Install it, e.g.: apt-get install python{have}-venv"
     return ""
 
 
 if __name__ == "__main__":
-    reason = missing()
-    if reason:
-        sys.exit(reason)
+    sys.exit(missing() or 0)

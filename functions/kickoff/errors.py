@@ -1,17 +1,17 @@
 """Everything that can go wrong, by what the caller should do about it.
 
-    KickoffError
-    ├── ConfigurationError            a setting or recipe is wrong: refuse to start, name the key
-    ├── PermanentError                delivering again cannot help: record, acknowledge
-    │   ├── MalformedEvent            the envelope cannot be read
-    │   ├── InvalidRequest            the request breaks documented rules, every fault at once
-    │   ├── Forbidden                 outside the allow-list, the caps or the budget
-    │   └── JobRejected               Vertex AI refused (4xx but 429), its words kept
-    └── TransientError                trying again can help
-        ├── LedgerUnavailable         before accept: raise, the platform delivers again
-        ├── StorageUnavailable        the bucket could not be listed or read
-        ├── VertexUnavailable         after accept: the outbox keeps it, the sweep goes on
-        └── QuotaExceeded             429: definitely not created, queue it again
+KickoffError
+├── ConfigurationError            a setting or recipe is wrong: refuse to start, name the key
+├── PermanentError                delivering again cannot help: record, acknowledge
+│   ├── MalformedEvent            the envelope cannot be read
+│   ├── InvalidRequest            the request breaks documented rules, every fault at once
+│   ├── Forbidden                 outside the allow-list, the caps or the budget
+│   └── JobRejected               Vertex AI refused (4xx but 429), its words kept
+└── TransientError                trying again can help
+    ├── LedgerUnavailable         before accept: raise, the platform delivers again
+    ├── StorageUnavailable        the bucket could not be listed or read
+    ├── VertexUnavailable         after accept: the outbox keeps it, the sweep goes on
+    └── QuotaExceeded             429: definitely not created, queue it again
 """
 
 from collections.abc import Iterable

@@ -77,7 +77,9 @@ class Settings:
 def _ledger(environ: Mapping[str, str], project: str, faults: list[Fault]) -> str:
     url = environ.get("KICKOFF_LEDGER", f"firestore://{project}/(default)")
     if not url.startswith(("sqlite:///", "firestore://")):
-        faults.append(_fault("KICKOFF_LEDGER", f"is {url!r}; it must be sqlite:///PATH or firestore://PROJECT/DATABASE"))
+        faults.append(
+            _fault("KICKOFF_LEDGER", f"is {url!r}; it must be sqlite:///PATH or firestore://PROJECT/DATABASE")
+        )
     return url
 
 
