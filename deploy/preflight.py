@@ -1,4 +1,4 @@
-"""Says in one line what a machine lacks to set up `.venv`. Runs before anything is installed, on any Python from 3.6."""
+"""Says in one line what a machine lacks to set up `.venv`. Runs before any install, on any Python from 3.6."""
 
 import importlib.util
 import sys
