@@ -1,0 +1,72 @@
+"""Buckets, topics and push subscriptions of the local stack, made with the official clients.
+
+The same names as `deploy/gcp` makes in the cloud.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from deploy.names import BUCKETS, SUBSCRIPTIONS, TOPICS, dead_letter
+
+_ACK_DEADLINE = 600
+_MIN_BACKOFF = 1
+_MAX_BACKOFF = 60
+_MAX_DELIVERY_ATTEMPTS = 10
+
+
+def create_buckets(endpoint: str, project: str, region: str) -> None:
+    """Make the project's buckets at the Cloud Storage emulator."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    client = storage.Client(project=project, credentials=AnonymousCredentials(), client_options={"api_endpoint": endpoint})
+    for suffix in BUCKETS:
+        client.create_bucket(f"{project}-{suffix}", location=region)
+
+
+def create_topics(address: str, project: str, functions: Mapping[str, str]) -> None:
+    """Make topics, their dead letters, and push subscriptions to the functions' URLs. Idempotent."""
+    import grpc
+    from google.pubsub_v1 import PublisherClient, SubscriberClient
+    from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
+    from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
+
+    with grpc.insecure_channel(address) as channel:
+        publisher = PublisherClient(transport=PublisherGrpcTransport(channel=channel))
+        subscriber = SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
+        for topic in TOPICS:
+            _ignoring_existing(publisher.create_topic, {"name": f"projects/{project}/topics/{topic}"})
+        for request in build_subscriptions(project, functions):
+            _ignoring_existing(subscriber.create_subscription, request)
+
+
+def build_subscriptions(project: str, functions: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+    """The requests that make every push subscription, and a pull subscription on every dead letter."""
+    for topic, function in SUBSCRIPTIONS.items():
+        yield {
+            "name": f"projects/{project}/subscriptions/{topic}-push",
+            "topic": f"projects/{project}/topics/{topic}",
+            "ack_deadline_seconds": _ACK_DEADLINE,
+            "push_config": {"push_endpoint": functions[function]},
+            "retry_policy": {
+                "minimum_backoff": {"seconds": _MIN_BACKOFF},
+                "maximum_backoff": {"seconds": _MAX_BACKOFF},
+            },
+            "dead_letter_policy": {
+                "dead_letter_topic": f"projects/{project}/topics/{dead_letter(topic)}",
+                "max_delivery_attempts": _MAX_DELIVERY_ATTEMPTS,
+            },
+        }
+        yield {
+            "name": f"projects/{project}/subscriptions/{dead_letter(topic)}",
+            "topic": f"projects/{project}/topics/{dead_letter(topic)}",
+        }
+
+
+def _ignoring_existing(call: Any, request: dict[str, Any]) -> None:
+    from google.api_core.exceptions import AlreadyExists
+
+    try:
+        call(request=request)
+    except AlreadyExists:
+        pass
