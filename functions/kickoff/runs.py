@@ -153,6 +153,10 @@ class Run(Record):
     duplicate_jobs: tuple[str, ...] = ()
     max_active: int = 0
     newest_only: bool = False
+    slots: tuple[str, ...] = ()
+    """Slot documents it owns; pass them as `release` with every write that frees them."""
+    empty_looks: int = 0
+    """How often, since the last submission, Vertex listed no job of this run."""
 
     # The end.
     worst_case_usd: float | None = None
@@ -170,6 +174,11 @@ class Run(Record):
     @property
     def terminal(self) -> bool:
         return self.state in TERMINAL
+
+    @property
+    def due(self) -> datetime | None:
+        """When the sweep should look at it: the end of a lease, else `next_attempt_at`; None: never."""
+        return self.lease_until if self.state is State.SUBMITTING else self.next_attempt_at
 
     def moved(self, state: State, now: datetime, note: str = "", **changes: Any) -> "Run":
         """This run one transition further. Raises ValueError for a change not in TRANSITIONS."""
