@@ -154,7 +154,7 @@ class Run(Record):
     max_active: int = 0
     newest_only: bool = False
     slots: tuple[str, ...] = ()
-    """Slot documents it owns; pass them as `release` with every write that frees them."""
+    """Slot documents it owns. The ledger keeps this field: see Ledger.replace_run."""
     empty_looks: int = 0
     """How often, since the last submission, Vertex listed no job of this run."""
 

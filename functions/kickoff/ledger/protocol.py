@@ -46,11 +46,12 @@ class Ledger(Protocol):
 
     def get_run(self, run_id: str) -> Run | None: ...
 
-    def replace_run(self, run: Run, *, claim: Sequence[str] = (), release: Sequence[str] = ()) -> Run:
+    def replace_run(self, run: Run, *, claim: Sequence[str] = ()) -> Run:
         """Write `run` if its `version` is still the stored one, else raise Conflict.
 
-        In the same atomic write the slots named by `claim` are created, owned by the run (AlreadyExists, and
-        nothing written, when one is taken), and those named by `release` are deleted if the run owns them.
+        Slots go with the record, in the same atomic write: those named by `claim` are created, owned by the run
+        (AlreadyExists, and nothing written, when one is taken) and added to `run.slots`; a run that is written in a
+        state other than SUBMITTING, SUBMITTED or RUNNING gives all its slots back. So no slot can leak.
         """
 
     def find_runs(
