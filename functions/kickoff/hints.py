@@ -1,0 +1,162 @@
+"""What tells of a job: service log lines, audit entries, the trainer's own events. Pure.
+
+All are hints; GetCustomJob decides. A CustomJob has no completion event of its own.
+https://cloud.google.com/logging/docs/reference/v2/rest/v2/LogEntry
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kickoff.cloud_events import CloudEvent
+from kickoff.errors import Fault, MalformedEvent
+from kickoff.event_types import Ignored, JobHint
+from kickoff.pubsub_messages import PubsubMessage
+from kickoff.wire_values import describe, malformed, parse_time, shorten
+
+EPOCH = "dev.kickoff.training.epoch.v1"
+FINISHED = "dev.kickoff.training.finished.v1"
+RUN_FINISHED = "dev.kickoff.run.finished.v1"
+
+_JOB_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/customJobs/([^/]+)")
+_JOB_METHOD = re.compile(r"google\.cloud\.aiplatform\.v1(?:beta1)?\.JobService\.(Create|Cancel|Delete)CustomJob")
+_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+def is_log_entry(entry: Mapping[str, Any]) -> bool:
+    payload = not entry.keys().isdisjoint({"textPayload", "jsonPayload", "protoPayload"})
+    return payload and not entry.keys().isdisjoint({"logName", "resource", "severity", "insertId"})
+
+
+def parse_log_entry(entry: Mapping[str, Any], message: PubsubMessage) -> JobHint | Ignored:
+    """A LogEntry that a Cloud Logging sink sent to Pub/Sub."""
+    event_id = message.message_id
+    if isinstance(entry.get("protoPayload"), dict):
+        return parse_audit(entry, event_id)
+    resource = _dict(entry, "resource")
+    if resource.get("type") != "ml_job":
+        return Ignored(f"a log entry of {shorten(resource.get('type'))}, not of a training job", event_id)
+    labels = _dict(resource, "labels")
+    if labels.get("task_name") != "service":
+        # A replica can print anything, also the sentence that the service ends a job with.
+        return Ignored("a log line of a replica; only task_name=service tells of the job", event_id)
+    job_id = labels.get("job_id")
+    if not (isinstance(job_id, str) and _ID.fullmatch(job_id)):
+        raise malformed("resource.labels.job_id", f"is {describe(job_id)}; it must be a job's id")
+    text = entry.get("textPayload", _dict(entry, "jsonPayload").get("message"))
+    return JobHint(
+        kind="log",
+        job_id=job_id,
+        project=_str(labels, "project_id"),
+        location=_str(labels, "location"),
+        data={"text": text if isinstance(text, str) else "", "severity": _str(entry, "severity")},
+        event_id=event_id,
+        time=parse_time(entry.get("timestamp")) or message.publish_time,
+    )
+
+
+def parse_audit(entry: Mapping[str, Any], event_id: str) -> JobHint | Ignored:
+    """An audit log entry: it records calls, so it tells that a job was made, cancelled or deleted, not its end.
+
+    https://cloud.google.com/logging/docs/audit#audit_log_entry_structure
+    """
+    payload = _dict(entry, "protoPayload")
+    method = _str(payload, "methodName")
+    found = _JOB_METHOD.fullmatch(method)
+    if not found:
+        return Ignored(f"an audit entry of {shorten(method)}, not of a custom job", event_id)
+    if _dict(payload, "status").get("code"):
+        return Ignored(f"the call {found[1]}CustomJob was refused", event_id)
+    request, response = _dict(payload, "request"), _dict(payload, "response")
+    names = (_JOB_NAME.search(_str(box, key)) for box, key in ((response, "name"), (payload, "resourceName")))
+    name = next((match for match in names if match), None)
+    if name is None:
+        return Ignored(f"an audit entry of {found[1]}CustomJob that does not name the job", event_id)
+    return JobHint(
+        kind="audit",
+        job_id=name[3],
+        project=name[1],
+        location=name[2],
+        run_id=_str(_dict(_dict(request, "customJob"), "labels"), "kickoff-run"),
+        data={
+            "method": f"{found[1]}CustomJob",
+            "principal": _str(_dict(payload, "authenticationInfo"), "principalEmail"),
+        },
+        event_id=event_id,
+        time=parse_time(entry.get("timestamp")),
+    )
+
+
+def parse_training_event(event: CloudEvent) -> JobHint:
+    """The trainer's epoch and finished events. Raises MalformedEvent with every fault."""
+    data = event.data
+    if not isinstance(data, dict):
+        raise malformed("data", f"is {describe(data)}; it must be an object")
+    faults: list[Fault] = []
+    run_id, job_id = _id(data, "run_id", faults), _id(data, "job_id", faults)
+    told: dict[str, Any] = {"metrics": _metrics(data, faults)}
+    if event.type == EPOCH:
+        told["epoch"] = _count(data, "epoch", faults)
+        told["epochs"] = _count(data, "epochs", faults)
+        told["images_per_second"] = _number(data, "images_per_second", faults)
+        if not faults and told["epoch"] > told["epochs"]:
+            faults.append(Fault("data.epoch", f"data.epoch is {told['epoch']}; it must be at most data.epochs"))
+    else:
+        told["model_uri"] = data.get("model_uri") or ""
+        if not isinstance(told["model_uri"], str):
+            faults.append(Fault("data.model_uri", f"data.model_uri is {describe(data['model_uri'])}"))
+    if faults:
+        raise MalformedEvent.from_faults(faults)
+    return JobHint(
+        kind="epoch" if event.type == EPOCH else "finished",
+        job_id=job_id,
+        run_id=run_id,
+        data=told,
+        event_id=event.id,
+        time=event.time,
+    )
+
+
+def _metrics(data: Mapping[str, Any], faults: list[Fault]) -> dict[str, float | None]:
+    """Finite numbers; null stands for one that is not (a loss that diverged), which JSON cannot say."""
+    metrics = data.get("metrics") or {}
+    if not isinstance(metrics, dict) or len(metrics) > 100:
+        faults.append(Fault("data.metrics", f"data.metrics is {describe(metrics)}; it must be at most 100 numbers"))
+        return {}
+    return {name: _number(metrics, name, faults, "data.metrics.") for name in metrics}
+
+
+def _number(box: Mapping[str, Any], key: str, faults: list[Fault], path: str = "data.") -> float | None:
+    value = box.get(key)
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return None if value is None else float(value)
+    faults.append(Fault(path + key, f"{path}{shorten(key)} is {describe(value)}; it must be a number or null"))
+    return None
+
+
+def _count(data: Mapping[str, Any], key: str, faults: list[Fault]) -> int:
+    value = data.get(key)
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000:
+        return value
+    faults.append(Fault(f"data.{key}", f"data.{key} is {describe(value)}; it must be an integer from 1 to 1000000"))
+    return 0
+
+
+def _id(data: Mapping[str, Any], key: str, faults: list[Fault]) -> str:
+    value = data.get(key)
+    if value in (None, "") and key == "job_id":
+        return ""
+    if isinstance(value, str) and _ID.fullmatch(value):
+        return value
+    faults.append(Fault(f"data.{key}", f"data.{key} is {describe(value)}; it must be 1 to 128 of [A-Za-z0-9._-]"))
+    return ""
+
+
+def _dict(box: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = box.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _str(box: Mapping[str, Any], key: str) -> str:
+    value = box.get(key)
+    return value if isinstance(value, str) else ""
