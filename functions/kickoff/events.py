@@ -10,15 +10,8 @@ from kickoff.cloud_events import CloudEvent, open_binary, open_structured
 from kickoff.envelopes import FINALIZED, PUBLISHED, open_envelope
 from kickoff.errors import MalformedEvent
 from kickoff.event_types import Event, Ignored, JobHint, Message, Tick, Upload
-from kickoff.hints import (
-    EPOCH,
-    FINISHED,
-    RUN_FINISHED,
-    is_log_entry,
-    parse_audit,
-    parse_log_entry,
-    parse_training_event,
-)
+from kickoff.hints import is_log_entry, parse_audit, parse_log_entry, parse_training_event
+from kickoff.own_events import EPOCH, FINISHED, RUN_FINISHED
 from kickoff.pubsub_messages import PubsubMessage, open_published
 from kickoff.strict_json import parse_json, parse_object
 from kickoff.uploads import is_notification, parse_notification, parse_storage_event

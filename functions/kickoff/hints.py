@@ -8,15 +8,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from kickoff.cloud_events import CloudEvent
-from kickoff.errors import Fault, MalformedEvent
+from kickoff.errors import MalformedEvent
 from kickoff.event_types import Ignored, JobHint
+from kickoff.faults import schema_faults
+from kickoff.own_events import EPOCH, TrainingEpoch, TrainingFinished
 from kickoff.pubsub_messages import PubsubMessage
 from kickoff.wire_values import describe, malformed, parse_time, shorten
-
-EPOCH = "dev.kickoff.training.epoch.v1"
-FINISHED = "dev.kickoff.training.finished.v1"
-RUN_FINISHED = "dev.kickoff.run.finished.v1"
 
 _JOB_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/customJobs/([^/]+)")
 _JOB_METHOD = re.compile(r"google\.cloud\.aiplatform\.v1(?:beta1)?\.JobService\.(Create|Cancel|Delete)CustomJob")
@@ -89,67 +89,19 @@ def parse_audit(entry: Mapping[str, Any], event_id: str) -> JobHint | Ignored:
 
 def parse_training_event(event: CloudEvent) -> JobHint:
     """The trainer's epoch and finished events. Raises MalformedEvent with every fault."""
-    data = event.data
-    if not isinstance(data, dict):
-        raise malformed("data", f"is {describe(data)}; it must be an object")
-    faults: list[Fault] = []
-    run_id, job_id = _id(data, "run_id", faults), _id(data, "job_id", faults)
-    told: dict[str, Any] = {"metrics": _metrics(data, faults)}
-    if event.type == EPOCH:
-        told["epoch"] = _count(data, "epoch", faults)
-        told["epochs"] = _count(data, "epochs", faults)
-        told["images_per_second"] = _number(data, "images_per_second", faults)
-        if not faults and told["epoch"] > told["epochs"]:
-            faults.append(Fault("data.epoch", f"data.epoch is {told['epoch']}; it must be at most data.epochs"))
-    else:
-        told["model_uri"] = data.get("model_uri") or ""
-        if not isinstance(told["model_uri"], str):
-            faults.append(Fault("data.model_uri", f"data.model_uri is {describe(data['model_uri'])}"))
-    if faults:
-        raise MalformedEvent.from_faults(faults)
+    model: type[TrainingEpoch] | type[TrainingFinished] = TrainingEpoch if event.type == EPOCH else TrainingFinished
+    try:
+        data = model.model_validate(event.data)
+    except ValidationError as error:
+        raise MalformedEvent.from_faults(schema_faults(error, model, ("data",))) from None
     return JobHint(
         kind="epoch" if event.type == EPOCH else "finished",
-        job_id=job_id,
-        run_id=run_id,
-        data=told,
+        job_id=data.job_id or "",
+        run_id=data.run_id,
+        data=data.model_dump(exclude={"run_id", "job_id"}),
         event_id=event.id,
         time=event.time,
     )
-
-
-def _metrics(data: Mapping[str, Any], faults: list[Fault]) -> dict[str, float | None]:
-    """Finite numbers; null stands for one that is not (a loss that diverged), which JSON cannot say."""
-    metrics = data.get("metrics") or {}
-    if not isinstance(metrics, dict) or len(metrics) > 100:
-        faults.append(Fault("data.metrics", f"data.metrics is {describe(metrics)}; it must be at most 100 numbers"))
-        return {}
-    return {name: _number(metrics, name, faults, "data.metrics.") for name in metrics}
-
-
-def _number(box: Mapping[str, Any], key: str, faults: list[Fault], path: str = "data.") -> float | None:
-    value = box.get(key)
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return None if value is None else float(value)
-    faults.append(Fault(path + key, f"{path}{shorten(key)} is {describe(value)}; it must be a number or null"))
-    return None
-
-
-def _count(data: Mapping[str, Any], key: str, faults: list[Fault]) -> int:
-    value = data.get(key)
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000:
-        return value
-    faults.append(Fault(f"data.{key}", f"data.{key} is {describe(value)}; it must be an integer from 1 to 1000000"))
-    return 0
-
-
-def _id(data: Mapping[str, Any], key: str, faults: list[Fault]) -> str:
-    value = data.get(key)
-    if value in (None, "") and key == "job_id":
-        return ""
-    if isinstance(value, str) and _ID.fullmatch(value):
-        return value
-    faults.append(Fault(f"data.{key}", f"data.{key} is {describe(value)}; it must be 1 to 128 of [A-Za-z0-9._-]"))
-    return ""
 
 
 def _dict(box: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -78,7 +78,7 @@ def state_name(state: str | int) -> str:
 
 
 def run_state(state: str | int) -> State | None:
-    """The run's state for a job's; None for one that says nothing (unspecified, or newer than this code): look again."""
+    """The run's state for a job's; None for one that says nothing (unspecified, newer than this code): look again."""
     return _RUN_STATES.get(state_name(state))
 
 
