@@ -25,6 +25,9 @@ JOB_STATES = (
 )
 """The API's names, each at its number."""
 
+RUN_LABEL = "kickoff-run"
+NONCE_LABEL = "kickoff-nonce"
+
 _RUN_STATES = {
     "JOB_STATE_QUEUED": State.SUBMITTED,
     "JOB_STATE_PENDING": State.SUBMITTED,
@@ -40,6 +43,8 @@ _RUN_STATES = {
     "JOB_STATE_CANCELLED": State.CANCELLED,
     "JOB_STATE_EXPIRED": State.EXPIRED,
 }
+ENDED = frozenset(name for name, state in _RUN_STATES.items() if state not in (State.SUBMITTED, State.RUNNING))
+
 _JOB_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/customJobs/([^/]+)")
 
 
@@ -57,6 +62,8 @@ class JobView:
     update_time: datetime | None = None
     error: str = ""
     """Filled up to a minute after the end."""
+    error_code: int = 0
+    """A google.rpc.Code."""
     labels: dict[str, str] = field(default_factory=dict)
     display_name: str = ""
 
@@ -83,8 +90,7 @@ def run_state(state: str | int) -> State | None:
 
 
 def is_end(state: str | int) -> bool:
-    found = run_state(state)
-    return found is not None and found not in (State.SUBMITTED, State.RUNNING)
+    return state_name(state) in ENDED
 
 
 def split_job_name(name: str) -> tuple[str, str, str] | None:
