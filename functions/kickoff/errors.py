@@ -10,6 +10,7 @@ KickoffError
 └── TransientError                trying again can help
     ├── LedgerUnavailable         before accept: raise, the platform delivers again
     ├── StorageUnavailable        the bucket could not be listed or read
+    ├── PublishFailed             Pub/Sub did not take a message; the sweep publishes it again
     ├── VertexUnavailable         after accept: the outbox keeps it, the sweep goes on
     └── QuotaExceeded             429: definitely not created, queue it again
 """
@@ -86,6 +87,10 @@ class LedgerUnavailable(TransientError):
 
 class StorageUnavailable(TransientError):
     """Cloud Storage did not answer."""
+
+
+class PublishFailed(TransientError):
+    """Pub/Sub did not confirm a message."""
 
 
 class VertexUnavailable(TransientError):

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from kickoff.runs import State
+from kickoff.runs import JobRecord, State
 
 JOB_STATES = (
     "JOB_STATE_UNSPECIFIED",
@@ -74,6 +74,17 @@ class JobView:
     @property
     def ended(self) -> bool:
         return is_end(self.state)
+
+    def record(self) -> JobRecord:
+        """As a run's record keeps it."""
+        return JobRecord(
+            name=self.name,
+            state=self.state,
+            create_time=self.create_time,
+            start_time=self.start_time,
+            end_time=self.end_time,
+            error=self.error,
+        )
 
 
 def state_name(state: str | int) -> str:

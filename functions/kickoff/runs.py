@@ -110,6 +110,15 @@ class JobRecord(Record):
         return self.name.rpartition("/")[2]
 
 
+class ReplicaExit(Record):
+    """A replica ended with an error. Vertex AI may have restarted it: alone it says nothing of the job's end."""
+
+    replica: str
+    """``workerpool0-0``."""
+    status: int
+    time: datetime | None = None
+
+
 class Run(Record):
     """One request and everything needed to carry it on; the ledger's document."""
 
@@ -164,6 +173,9 @@ class Run(Record):
     metrics: dict[str, float] = Field(default_factory=dict)
     model_uri: str = ""
     model_missing: bool = False
+    model_digest: str = ""
+    """SHA-256, hex, over the names and checksums of the model's objects: see datasets.build_digest."""
+    replica_exits: tuple[ReplicaExit, ...] = ()
     finished_published: bool = False
     rerun_of: str = ""
     reruns: tuple[str, ...] = ()
