@@ -272,10 +272,12 @@ def _uncertain(run: Run, nonce: str, note: str) -> Run | None:
     return run.model_copy(update={"notes": (*run.notes, note)})
 
 
-def cancelled(run: Run, time: datetime) -> Run | None:
+def cancelled(run: Run, time: datetime, by: str = "") -> Run | None:
+    """The end of a run that has no job yet; None for a run in another state."""
     if run.state not in (State.QUEUED, State.HELD):
         return None
-    return run.moved(State.CANCELLED, time, "cancelled before a job was made", next_attempt_at=time, waiting_for="")
+    note = f"cancelled{f' by {by}' if by else ''} before a job was made"
+    return run.moved(State.CANCELLED, time, note, next_attempt_at=time, waiting_for="")
 
 
 def _superseded(run: Run, time: datetime, note: str) -> Run | None:
