@@ -1,0 +1,154 @@
+"""The training loop: public APIs of TensorFlow and Keras 3, the same for one device, several, or several machines.
+
+`model.fit` is not supported under MultiWorkerMirroredStrategy with Keras 3 (keras#20601). Every figure that is
+reported or decided on is summed over all replicas inside the step, so all of them see the same and act alike.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+SUM = tf.distribute.ReduceOp.SUM
+
+
+class Steps:
+    """The two compiled steps of one model in one strategy.
+
+    `train(batch, requests)` gives [summed loss, correct, examples, *summed requests] of the global batch, after the
+    update; `evaluate(batch)` gives [summed loss, examples, confusion matrix (true x predicted), flattened].
+    """
+
+    def __init__(
+        self,
+        keras: Any,
+        strategy: Any,
+        model: Any,
+        optimizer: Any,
+        *,
+        trainable: Sequence[Any] | None = None,
+        class_weights: npt.NDArray[np.float32] | None = None,
+        augment: bool = False,
+    ) -> None:
+        self._keras, self._strategy, self._model, self._optimizer = keras, strategy, model, optimizer
+        self._trainable = list(model.trainable_variables if trainable is None else trainable)
+        self._class_weights = None if class_weights is None else tf.constant(class_weights)
+        self._augment = augment
+        self.train: Callable[..., npt.NDArray[np.float64]] = self._compiled(self._train_replica)
+        self.evaluate: Callable[..., npt.NDArray[np.float64]] = self._compiled(self._evaluate_replica)
+
+    def _compiled(self, replica_step: Callable[..., Any]) -> Callable[..., npt.NDArray[np.float64]]:
+        run = tf.function(lambda *values: self._strategy.run(replica_step, values), autograph=False)
+
+        def step(*values: Any) -> npt.NDArray[np.float64]:
+            # Every replica holds the same sums; the first local one is as good as any.
+            first = self._strategy.experimental_local_results(run(*values))[0]
+            return np.asarray(first.numpy(), np.float64)
+
+        return step
+
+    def _train_replica(self, batch: Any, requests: Any) -> Any:
+        images, labels, weights, count, seeds = batch
+        pixels = tf.cast(images, tf.float32)
+        if self._augment:
+            pixels = augment(pixels, seeds)
+        with tf.GradientTape() as tape:
+            probabilities = self._model(pixels, training=True)
+            losses = self._losses(labels, probabilities)
+            loss = tf.reduce_sum(losses * self._example_weights(labels, weights))
+            # Divided by the examples of the whole global batch, so that the sum over replicas is its mean.
+            objective = loss / count
+        gradients = tape.gradient(objective, self._trainable)
+        self._optimizer.apply_gradients(zip(gradients, self._trainable, strict=True))
+        correct = tf.reduce_sum(_hits(labels, probabilities) * weights)
+        return _all_reduce(tf.concat([[loss, correct, tf.reduce_sum(weights)], requests], axis=0))
+
+    def _evaluate_replica(self, batch: Any) -> Any:
+        images, labels, weights, _, _ = batch
+        probabilities = self._model(tf.cast(images, tf.float32), training=False)
+        loss = tf.reduce_sum(self._losses(labels, probabilities) * weights)
+        classes = probabilities.shape[-1]
+        predicted = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+        confusion = tf.math.confusion_matrix(labels, predicted, classes, weights=weights, dtype=tf.float32)
+        return _all_reduce(tf.concat([[loss, tf.reduce_sum(weights)], tf.reshape(confusion, [-1])], axis=0))
+
+    def _losses(self, labels: Any, probabilities: Any) -> Any:
+        return self._keras.losses.sparse_categorical_crossentropy(labels, probabilities)
+
+    def _example_weights(self, labels: Any, weights: Any) -> Any:
+        return weights if self._class_weights is None else weights * tf.gather(self._class_weights, labels)
+
+
+def _hits(labels: Any, probabilities: Any) -> Any:
+    return tf.cast(tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int32), labels), tf.float32)
+
+
+def _all_reduce(value: Any) -> Any:
+    return tf.distribute.get_replica_context().all_reduce(SUM, value)
+
+
+def augment(pixels: Any, seeds: Any) -> Any:
+    """Random flips and brightness; each example's follow from its own seed, not from the replica that draws them."""
+
+    def one(values: tuple[Any, Any]) -> Any:
+        image, seed = values
+        flipped = tf.image.stateless_random_flip_left_right(image, seed)
+        return tf.clip_by_value(tf.image.stateless_random_brightness(flipped, 25.0, seed), 0.0, 255.0)
+
+    return tf.map_fn(one, (pixels, seeds), fn_output_signature=tf.float32)
+
+
+def variables_of(model: Any, optimizer: Any) -> list[Any]:
+    """Every variable a checkpoint holds, in an order that follows from the model."""
+    variables = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+    return [*model.trainable_variables, *model.non_trainable_variables, *variables]
+
+
+def values_of(variables: Sequence[Any]) -> list[npt.NDArray[Any]]:
+    """This replica's values, copied."""
+    return [np.array(variable.numpy() if hasattr(variable, "numpy") else variable) for variable in variables]
+
+
+def assign(variables: Sequence[Any], values: Sequence[npt.NDArray[Any]]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def broadcast(strategy: Any, values: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """The first replica's values, on every replica. Collective; shapes and dtypes must agree."""
+    # Collectives know these four dtypes everywhere; smaller ones fit into them without loss.
+    wide = [value if value.dtype in (np.float32, np.float64, np.int32) else _widened(value) for value in values]
+
+    def collect() -> Any:
+        context = tf.distribute.get_replica_context()
+        mine = [tf.constant(value) for value in wide]
+        if context.replica_id_in_sync_group != 0:
+            mine = [tf.zeros_like(value) for value in mine]
+        return context.all_reduce(SUM, mine)
+
+    results = [strategy.experimental_local_results(value)[0].numpy() for value in strategy.run(collect)]
+    return [result.astype(value.dtype) for result, value in zip(results, values, strict=True)]
+
+
+def _widened(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return value.astype(np.int64 if np.issubdtype(value.dtype, np.integer) else np.float32)
+
+
+def agree(strategy: Any, model: Any) -> None:
+    """Makes the moving statistics of BatchNorm the same on all replicas: their mean. Collective.
+
+    Each replica gathers these from its own part of the batches; without this, what is saved would be the
+    statistics of the primary's part alone.
+    """
+    variables = [variable for variable in model.non_trainable_variables if "float" in str(variable.dtype)]
+    if variables and strategy.num_replicas_in_sync > 1:
+
+        def mean() -> Any:
+            context = tf.distribute.get_replica_context()
+            local = [tf.convert_to_tensor(variable.value) for variable in variables]
+            return context.all_reduce(tf.distribute.ReduceOp.MEAN, local)
+
+        means = strategy.run(tf.function(mean, autograph=False))
+        assign(variables, [strategy.experimental_local_results(value)[0].numpy() for value in means])
