@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kickoff.jobs import NONCE_LABEL, JobView
 from kickoff.ledger.protocol import Conflict, Ledger
-from kickoff.outbox import Clock, drop_duplicates, job_record
+from kickoff.outbox import Clock, drop_duplicates
 from kickoff.runs import Run, State
 from kickoff.settings import Settings
 from kickoff.updating import find_run, update_run
@@ -59,7 +59,7 @@ def adopt(ledger: Ledger, vertex: Vertex, run: Run, *, settings: Settings, now: 
     if chosen is None:
         return _store(ledger, _without_job(run, settings, now))
     note = f"adopted job {chosen.id}: the answer to its creation was lost"
-    moved = run.moved(State.SUBMITTED, time, note, job=job_record(chosen), lease_until=None, waiting_for="")
+    moved = run.moved(State.SUBMITTED, time, note, job=chosen.record(), lease_until=None, waiting_for="")
     stored = _store(ledger, moved)
     if stored.job is None or stored.job.id != chosen.id:
         return stored
@@ -90,7 +90,7 @@ def settle_duplicates(
             note = f"job {ahead.id} won the fence before job {named.id}, which is a duplicate and is cancelled"
             return current.model_copy(
                 update={
-                    "job": job_record(ahead),
+                    "job": ahead.record(),
                     "duplicate_jobs": (*(n for n in current.duplicate_jobs if n != ahead.name), named.name),
                     "notes": (*current.notes, note),
                     "updated": now(),

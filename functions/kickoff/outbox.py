@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from kickoff.errors import Fault, InvalidRequest, JobRejected, QuotaExceeded, VertexUnavailable
 from kickoff.jobs import JobView
 from kickoff.ledger.protocol import AlreadyExists, Conflict, Ledger
-from kickoff.runs import FaultRecord, JobRecord, Run, State
+from kickoff.runs import FaultRecord, Run, State
 from kickoff.settings import Settings
 from kickoff.slots import TOTAL, choose_slots
 from kickoff.updating import find_run, update_run
@@ -173,7 +173,7 @@ class _Outbox:
         def named(current: Run) -> Run | None:
             if current.state is not State.SUBMITTING or current.nonce != run.nonce:
                 return None
-            return current.moved(State.SUBMITTED, time, job=job_record(job), lease_until=None, waiting_for="")
+            return current.moved(State.SUBMITTED, time, job=job.record(), lease_until=None, waiting_for="")
 
         stored = update_run(self.ledger, run, named)
         if stored.job is None or stored.job.id != job.id:
@@ -236,18 +236,6 @@ def drop_duplicates(ledger: Ledger, vertex: Vertex, run: Run, jobs: list[JobView
         if not job.ended and not (run.job and run.job.id == job.id):
             vertex.cancel(job.name)
     return run
-
-
-def job_record(job: JobView) -> JobRecord:
-    """A job as the run's record keeps it."""
-    return JobRecord(
-        name=job.name,
-        state=job.state,
-        create_time=job.create_time,
-        start_time=job.start_time,
-        end_time=job.end_time,
-        error=job.error,
-    )
 
 
 def back_off(run_id: str, submissions: int) -> float:
