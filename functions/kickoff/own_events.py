@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kickoff.runs import State
+from kickoff.runs import Run, State
 
 EPOCH = "dev.kickoff.training.epoch.v1"
 FINISHED = "dev.kickoff.training.finished.v1"
@@ -73,6 +73,29 @@ class RunFinished(BaseModel):
     cost_usd: float | None
     """An estimate from list prices; null: unknown."""
     labels: dict[str, str]
+
+
+def build_run_finished(run: Run) -> RunFinished:
+    """What is said of a run that has ended."""
+    job = run.job
+    return RunFinished(
+        run_id=run.run_id,
+        recipe=run.recipe,
+        attempt=run.attempt,
+        state=run.state,
+        job=job.name if job else "",
+        job_state=job.state if job else "",
+        error=job.error if job and job.error else "\n".join(fault.message for fault in run.faults),
+        created=run.created,
+        started=job.start_time if job else None,
+        ended=run.history[-1].time,
+        dataset_uri=run.dataset.uri if run.dataset else "",
+        dataset_digest=run.dataset.digest if run.dataset else "",
+        metrics=run.metrics,
+        model_uri=run.model_uri,
+        cost_usd=run.cost_usd,
+        labels=run.labels,
+    )
 
 
 def build_pubsub_message(
