@@ -1,5 +1,6 @@
 """The stack's parts as processes: started in groups of their own, watched, and always stopped."""
 
+import contextlib
 import os
 import re
 import signal
@@ -43,18 +44,14 @@ class Part:
     def stop(self) -> None:
         """SIGTERM to the whole group, then SIGKILL to what is left of it."""
         self._signal(signal.SIGTERM)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            pass
         self._signal(signal.SIGKILL)
         self.process.wait(_GRACE)
 
     def _signal(self, number: int) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
 
 @dataclass

@@ -3,6 +3,7 @@
 The same names as `deploy/gcp` makes in the cloud.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,7 +20,9 @@ def create_buckets(endpoint: str, project: str, region: str) -> None:
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
-    client = storage.Client(project=project, credentials=AnonymousCredentials(), client_options={"api_endpoint": endpoint})
+    client = storage.Client(
+        project=project, credentials=AnonymousCredentials(), client_options={"api_endpoint": endpoint}
+    )
     for suffix in BUCKETS:
         client.create_bucket(f"{project}-{suffix}", location=region)
 
@@ -66,7 +69,5 @@ def build_subscriptions(project: str, functions: Mapping[str, str]) -> Iterable[
 def _ignoring_existing(call: Any, request: dict[str, Any]) -> None:
     from google.api_core.exceptions import AlreadyExists
 
-    try:
+    with contextlib.suppress(AlreadyExists):
         call(request=request)
-    except AlreadyExists:
-        pass

@@ -1,0 +1,84 @@
+"""`kickoff local` and `kickoff demo`: the laptop as a deployment target."""
+
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from deploy.console import console
+from deploy.local.processes import PartFailed
+from deploy.local.stack import Stack, default_state
+
+StateOption = Annotated[
+    Path | None, typer.Option("--state", help="Folder of the stack's files.", show_default="per user")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(local)
+    app.command()(demo)
+
+
+def local(state: StateOption = None, port: Annotated[int, typer.Option(help="The page's port.")] = 8080) -> None:
+    """Keep the whole stack running on this machine: no account, no Docker, no Java. Ctrl-C ends it."""
+    end_on_sigterm()
+    try:
+        with Stack(state or default_state(), say=say, port=port) as stack:
+            print_endpoints(stack)
+            while True:
+                time.sleep(1)
+                stack.check()
+    except PartFailed as error:
+        fail(error)
+
+
+def demo(
+    recipe: Annotated[str, typer.Option(help="The recipe to run.")] = "digits",
+    keep: Annotated[Path, typer.Option(help="Folder that the trained model is copied to.")] = Path(".kickoff/demo"),
+) -> None:
+    """Upload a real dataset and watch one job of three replicas train on it, from the upload to the record."""
+    from deploy.demo import DemoFailed, run_demo
+
+    end_on_sigterm()
+    with tempfile.TemporaryDirectory(prefix="kickoff-demo-") as state:
+        try:
+            with Stack(Path(state), say=say, sweep_seconds=2) as stack:
+                run_demo(stack, recipe, keep)
+        except (PartFailed, DemoFailed) as error:
+            fail(error)
+
+
+def print_endpoints(stack: Stack) -> None:
+    """What runs where, and the variables with which the user's own clients reach it."""
+    console.print("\n[bold]Kickoff runs on this machine.[/bold] Ctrl-C ends it.\n")
+    for name in ("dashboard", "storage", "vertex", "start_training"):
+        console.print(f"  {name:15} {stack.urls[name]}")
+    console.print(f"  {'pubsub':15} {stack.environ['PUBSUB_EMULATOR_HOST']}")
+    console.print(f"  {'logs':15} {stack.processes.logs}\n")
+    console.print("In another terminal, for the stock clients and gcloud:\n", highlight=False)
+    for name, value in stack.client_environ().items():
+        print(f"export {name}='{value}'")
+    print(flush=True)
+
+
+def say(line: str) -> None:
+    console.print(f"[dim]{line}[/dim]")
+
+
+def fail(error: Exception) -> None:
+    console.print(f"[bold red]kickoff:[/bold red] {error}", markup=True, highlight=False)
+    sys.exit(1)
+
+
+def end_on_sigterm() -> None:
+    """SIGTERM ends the command as Ctrl-C does, so that what it started is stopped."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)

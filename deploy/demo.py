@@ -1,0 +1,158 @@
+"""`kickoff demo`: the whole story on one machine, told as it happens.
+
+An upload with the stock client is all that it does; the job, its three replicas and the record follow
+from that alone.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from kickoff.clients import Clients
+from kickoff.progress import Epoch
+from kickoff.runs import Change, Run, State
+from kickoff.settings import Settings
+from rich.progress import Progress
+from rich.table import Table
+
+from deploy.console import console
+from deploy.digits import COUNT, digit_files
+from deploy.follow import Overdue, follow, wait_for_run
+from deploy.local.stack import PROJECT, Stack
+from deploy.logs import replica_tails
+from deploy.models import download_model
+
+_APPEARS = 60.0
+_ENDS = 600.0
+_UPLOADERS = 16
+_TOLERANCE = 1e-3
+
+
+class DemoFailed(Exception):
+    """What went wrong, and where to look."""
+
+
+def run_demo(stack: Stack, recipe: str, keep: Path) -> None:
+    """Upload, watch, verify, sum up. Raises DemoFailed, PartFailed."""
+    began = time.monotonic()
+    clients = Clients(Settings.from_environ(stack.environ))
+    try:
+        console.print(
+            f"\n[bold]1.[/bold] Uploading {COUNT} handwritten digits (scikit-learn's copy of the UCI set, CC BY 4.0)"
+        )
+        upload_digits(stack.urls["storage"])
+        console.print("[bold]2.[/bold] The marker object completed the dataset: that upload is all this command does")
+        run = wait_for_run(clients.ledger, recipe, _APPEARS, stack.check)
+        console.print(f"[bold]3.[/bold] Run [bold]{run.run_id}[/bold] · {stack.urls['dashboard']}")
+        run = watch(clients, run, stack)
+        if run.state is not State.SUCCEEDED:
+            raise DemoFailed(describe_failure(run, stack))
+        console.print("[bold]4.[/bold] Loading the saved model and evaluating it on the held-out images")
+        folder = keep / run.run_id
+        download_model(stack.urls["storage"], run.model_uri, folder)
+        again = evaluate(stack, run, folder)
+    except Overdue as error:
+        raise DemoFailed(f"{error}. {stack.processes.logs} holds every part's log") from None
+    print_summary(run, again, folder, time.monotonic() - began)
+    verify(run, again)
+
+
+def upload_digits(endpoint: str) -> None:
+    """Write the dataset into the data bucket with the stock client, the marker last."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    client = storage.Client(
+        project=PROJECT, credentials=AnonymousCredentials(), client_options={"api_endpoint": endpoint}
+    )
+    bucket = client.bucket(f"{PROJECT}-data")
+
+    def put(item: tuple[str, bytes]) -> None:
+        name, png = item
+        bucket.blob(f"datasets/digits/{name}").upload_from_string(png, content_type="image/png")
+
+    with ThreadPoolExecutor(_UPLOADERS) as pool, Progress(console=console) as progress:
+        for _ in progress.track(pool.map(put, digit_files()), total=COUNT, description="   images"):
+            pass
+    bucket.blob("datasets/digits/_SUCCESS").upload_from_string(b"")
+
+
+def watch(clients: Clients, run: Run, stack: Stack) -> Run:
+    """Print states and epochs as they come; the record at its end."""
+    first = run.created
+    for news in follow(clients.ledger, run.run_id, _ENDS, stack.check):
+        if isinstance(news, Epoch):
+            console.print(f"   {describe_epoch(news)}")
+        else:
+            console.print(f"   {describe_change(news, first)}")
+    ended = clients.ledger.get_run(run.run_id)
+    assert ended is not None
+    return ended
+
+
+def describe_change(change: Change, first: Any) -> str:
+    note = f"  [dim]{change.note}[/dim]" if change.note else ""
+    return f"{(change.time - first).total_seconds():6.1f} s  [bold]{change.state}[/bold]{note}"
+
+
+def describe_epoch(epoch: Epoch) -> str:
+    bar = "█" * round(20 * epoch.epoch / epoch.epochs)
+    numbers = "  ".join(f"{name} {value:.4f}" for name, value in epoch.metrics.items() if value is not None)
+    return f"  epoch {epoch.epoch:2}/{epoch.epochs} {bar:20} {numbers}  {epoch.images_per_second or 0:.0f} images/s"
+
+
+def evaluate(stack: Stack, run: Run, folder: Path) -> dict[str, float]:
+    """What a fresh process gets from the saved model on the same held-out images."""
+    assert run.dataset is not None
+    argv = [sys.executable, "-m", "trainer.evaluate", "--model", str(folder), "--data", run.dataset.snapshot]
+    done = subprocess.run(argv, env=stack.environ, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise DemoFailed("the saved model could not be evaluated:\n" + "\n".join(done.stderr.splitlines()[-15:]))
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def verify(run: Run, again: dict[str, float]) -> None:
+    """The saved model must do what the record says. Raises DemoFailed."""
+    recorded = run.metrics.get("val_accuracy", 0.0)
+    if abs(recorded - again["accuracy"]) > _TOLERANCE:
+        raise DemoFailed(f"the saved model reaches {again['accuracy']:.4f}, the record says {recorded:.4f}")
+
+
+def describe_failure(run: Run, stack: Stack) -> str:
+    """The state, Vertex's words, and the failing replicas' last lines."""
+    error = run.job.error if run.job else ""
+    faults = "\n".join(fault.message for fault in run.faults)
+    tails = replica_tails(stack.urls["vertex"], run.job.name) if run.job else {}
+    lines = [f"run {run.run_id} ended {run.state}", error, faults]
+    lines += [f"--- {replica}\n{tail}" for replica, tail in tails.items()]
+    return "\n".join(filter(None, lines))
+
+
+def print_summary(run: Run, again: dict[str, float], folder: Path, seconds: float) -> None:
+    table = Table(title="One upload, one job", title_justify="left", show_header=False)
+    for name, value in summary_rows(run, again, folder):
+        table.add_row(name, value)
+    table.add_row("took", f"{seconds:.0f} s")
+    console.print(table)
+
+
+def summary_rows(run: Run, again: dict[str, float], folder: Path) -> Iterator[tuple[str, str]]:
+    yield "run", run.run_id
+    yield "job", run.job.name if run.job else ""
+    yield "replicas", str(sum(count_replicas(run)))
+    for change in run.history:
+        yield str(change.state), f"{change.time:%H:%M:%S.%f}"[:-4]
+    yield "validation accuracy", f"{run.metrics.get('val_accuracy', 0):.4f}"
+    yield "the saved model, loaded again", f"{again['accuracy']:.4f} on {again['examples']:.0f} images"
+    yield "model", run.model_uri
+    yield "a copy that stays", str(folder)
+
+
+def count_replicas(run: Run) -> Iterable[int]:
+    pools = run.custom_job.get("jobSpec", {}).get("workerPoolSpecs", [])
+    return (int(pool.get("replicaCount", 0)) for pool in pools)

@@ -1,0 +1,39 @@
+"""Which deployment a command speaks to: the one that ``KICKOFF_*`` names, else the local stack that runs."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from kickoff.clients import Clients
+from kickoff.errors import ConfigurationError
+from kickoff.settings import Settings
+
+from deploy.local.stack import default_state, running_environ
+
+
+@dataclass(frozen=True)
+class Target:
+    """Settings and clients of one deployment."""
+
+    settings: Settings
+
+    @cached_property
+    def clients(self) -> Clients:
+        return Clients(self.settings)
+
+
+def connect(state: Path | None = None) -> Target:
+    """The target of this command. Raises ConfigurationError that says what to start or to set.
+
+    Puts a local stack's variables into this process's environment, where the official clients read them.
+    """
+    if "KICKOFF_PROJECT" not in os.environ:
+        environ = running_environ(state or default_state())
+        if environ is None:
+            raise ConfigurationError(
+                "no local stack is running and KICKOFF_PROJECT is not set. Start one with `kickoff local`, "
+                "or set KICKOFF_PROJECT and KICKOFF_REGION to reach a deployment on Google Cloud"
+            )
+        os.environ.update(environ)
+    return Target(Settings.from_environ(os.environ))
