@@ -39,7 +39,7 @@ def _n1(counts: tuple[int, ...], v100: tuple[int, ...]) -> dict[str, tuple[int, 
 
 def _n1_machines() -> dict[str, dict[str, tuple[int, ...]]]:
     small = _n1((1, 2, 4), (1, 2, 4, 8))
-    large = {"NVIDIA_TESLA_P4": (4,), "NVIDIA_TESLA_T4": (4,), "NVIDIA_TESLA_V100": (8,)}
+    large: dict[str, tuple[int, ...]] = {"NVIDIA_TESLA_P4": (4,), "NVIDIA_TESLA_T4": (4,), "NVIDIA_TESLA_V100": (8,)}
     table = {f"n1-{kind}": small for kind in ("standard-4", "standard-8", "highmem-2", "highmem-4", "highmem-8")}
     for family in ("standard", "highmem", "highcpu"):
         table[f"n1-{family}-16"] = _n1((1, 2, 4), (2, 4, 8))

@@ -1,0 +1,193 @@
+"""A message's payload, in any of the forms people send -> one normalized TrainingRequest. Pure.
+
+Forms: the short form ``{"recipe": …}`` (also as attributes of an empty message), the codelabs' ``worker_pool_specs``
+list, a ``job_spec``, a whole CustomJob, a CreateCustomJob request, a ``gcloud`` config document, and
+``--worker-pool-spec`` strings or a whole gcloud command line. ``docs/requests.md`` lists real ones and their outcomes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from kickoff.errors import Fault, Forbidden, InvalidRequest
+from kickoff.faults import fault, nearest, shown
+from kickoff.labels import label_faults
+from kickoff.overrides import Overrides, build_job, forbidden_overrides, parse_overrides
+from kickoff.raw_request import FORMS, RawRequest, find_form, read_raw
+from kickoff.recipe_models import Recipe, canonical_digest
+from kickoff.recipes import Recipes
+from kickoff.runs import CUSTOM
+
+MAX_KEY = 256
+_TRANSPORT = ("ce-", "googclient_", "CloudPubSubDeadLetter")
+_TRANSPORT_NAMES = frozenset({"content-type", "contentType"})
+_ENVELOPE = ("recipe", "idempotency_key", "labels", "region", "project")
+_ENVELOPE_ALIASES = {"idempotencyKey": "idempotency_key"}
+
+
+class TrainingRequest(BaseModel):
+    """What is asked for, apart from how it was spelled."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["recipe", "custom_job"]
+    recipe: str
+    """The recipe's name, or ``custom-job``."""
+    form: str
+    """How it was written, for people: see FORMS."""
+    overrides: dict[str, Any] = {}
+    custom_job: dict[str, Any] = {}
+    """REST JSON of a raw request."""
+    labels: dict[str, str] = {}
+    idempotency_key: str = ""
+    region: str = ""
+    """Where the sender wants it; empty: the deployment's own."""
+    project: str = ""
+    camel: bool = False
+    """Whether the sender wrote camelCase; faults name fields in the same spelling."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content, hex: two spellings of one request have one digest."""
+        spelling = {"form", "idempotency_key", "camel", "warnings"}
+        return canonical_digest(self.model_dump(mode="json", exclude=spelling))
+
+    @property
+    def dataset(self) -> str:
+        """The dataset that the request names itself; empty: the recipe's."""
+        return str(self.overrides.get("dataset", ""))
+
+
+def build_request(recipe: Recipe, overrides: Overrides | None = None) -> TrainingRequest:
+    """The request of an upload or a tick: the recipe as it stands. Raises InvalidRequest."""
+    faults: list[Fault] = []
+    found = parse_overrides(overrides or {}, faults)
+    if faults:
+        raise InvalidRequest.from_faults(faults)
+    build_job(recipe, found)
+    return TrainingRequest(kind="recipe", recipe=recipe.name, form="recipe", overrides=found)
+
+
+def parse_request(payload: object, recipes: Recipes, attributes: Mapping[str, str] | None = None) -> TrainingRequest:
+    """Read a message. Raises InvalidRequest, or Forbidden when only the recipe's `allow` stands against it.
+
+    `payload` is the decoded JSON of the message's data, None when it has none; `attributes` are the message's own.
+    """
+    given = _request_attributes(attributes or {})
+    if payload is None or payload in ("", {}, []):
+        payload, form = given, "attributes"
+    else:
+        form = ""
+    if isinstance(payload, list):
+        payload = _wrapped(payload)
+    if not isinstance(payload, Mapping):
+        raise InvalidRequest.from_faults([fault((), f"the message is {shown(payload)}; it must be a JSON object")])
+    values = {_ENVELOPE_ALIASES.get(str(key), str(key)): item for key, item in payload.items()}
+    faults: list[Fault] = []
+    key = _idempotency_key(values.pop("idempotency_key", None), given.get("idempotency_key", ""), faults)
+    found = find_form(values, faults)
+    if found == "recipe":
+        return _short_form(values, recipes, key, form or FORMS["recipe"], faults)
+    raw = read_raw(found, values, faults) if found else RawRequest()
+    if faults:
+        raise InvalidRequest.from_faults(faults)
+    return TrainingRequest(
+        kind="custom_job",
+        recipe=CUSTOM,
+        form=FORMS[found],
+        custom_job=raw.custom_job,
+        labels=raw.custom_job.get("labels", {}),
+        idempotency_key=key,
+        region=raw.region,
+        project=raw.project,
+        camel=raw.camel,
+        warnings=tuple(raw.warnings),
+    )
+
+
+def _request_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
+    """The sender's own attributes, less those that transports add."""
+    return {
+        _ENVELOPE_ALIASES.get(name, name): value
+        for name, value in attributes.items()
+        if not name.startswith(_TRANSPORT) and name not in _TRANSPORT_NAMES
+    }
+
+
+def _wrapped(payload: list[object]) -> object:
+    """A bare list: a gcloud command line, its pool strings, or the codelabs' list."""
+    if payload and all(isinstance(item, str) for item in payload):
+        return {"argv" if payload[0] == "gcloud" else "worker_pool_spec": payload}
+    return {"worker_pool_specs": payload}
+
+
+def _idempotency_key(value: object, attribute: str, faults: list[Fault]) -> str:
+    path = ("idempotency_key",)
+    if value is None or value == attribute:
+        value = attribute
+    elif attribute:
+        faults.append(fault(path, f"is {shown(value)} in the data and {shown(attribute)} in the attributes"))
+    if not isinstance(value, str) or len(value) > MAX_KEY:
+        faults.append(fault(path, f"is {shown(value)}; it must be a string of at most {MAX_KEY} characters"))
+        return ""
+    return value
+
+
+def _short_form(values: dict[str, Any], recipes: Recipes, key: str, form: str, faults: list[Fault]) -> TrainingRequest:
+    name, labels = values.pop("recipe"), values.pop("labels", None) or {}
+    region, project = (_text(values, each, faults) for each in ("region", "project"))
+    recipe = _recipe(name, recipes, faults)
+    if isinstance(labels, Mapping):
+        faults += label_faults(labels)
+    else:
+        faults.append(fault(("labels",), f"is {shown(labels)}; it must be an object of strings"))
+    overrides = parse_overrides(values, faults)
+    forbidden: list[Fault] = []
+    if recipe:
+        if not faults:
+            faults += _job_faults(recipe, overrides)
+        forbidden = list(forbidden_overrides(recipe, overrides))
+        if recipe.when.message is None:
+            forbidden.append(fault(("recipe",), f"is {recipe.name!r}, which takes no messages: its when: names none"))
+    if faults:
+        raise InvalidRequest.from_faults([*faults, *forbidden])
+    if forbidden:
+        raise Forbidden.from_faults(forbidden)
+    return TrainingRequest(
+        kind="recipe",
+        recipe=str(name),
+        form=form,
+        overrides=overrides,
+        labels=dict(labels),
+        idempotency_key=key,
+        region=region,
+        project=project,
+    )
+
+
+def _recipe(name: object, recipes: Recipes, faults: list[Fault]) -> Recipe | None:
+    recipe = recipes.get(name) if isinstance(name, str) else None
+    if not recipe:
+        known = sorted(recipes.by_name)
+        faults.append(
+            fault(("recipe",), f"is {shown(name)}; known are {', '.join(known) or 'none'}{nearest(name, known)}")
+        )
+    return recipe
+
+
+def _job_faults(recipe: Recipe, overrides: Overrides) -> tuple[Fault, ...]:
+    try:
+        build_job(recipe, overrides)
+    except InvalidRequest as error:
+        return error.faults
+    return ()
+
+
+def _text(values: dict[str, Any], name: str, faults: list[Fault]) -> str:
+    value = values.pop(name, "")
+    if isinstance(value, str):
+        return value
+    faults.append(fault((name,), f"is {shown(value)}; it must be a string"))
+    return ""
