@@ -11,23 +11,22 @@ Vertex AI's CreateCustomJob takes no request id and its answer can be lost after
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from kickoff.duplicates import Fence, no_fence, settle_duplicates
 from kickoff.errors import Fault, InvalidRequest, JobRejected, QuotaExceeded, VertexUnavailable
 from kickoff.jobs import JobView
 from kickoff.ledger.protocol import AlreadyExists, Conflict, Ledger
 from kickoff.runs import FaultRecord, Run, State
 from kickoff.settings import Settings
 from kickoff.slots import TOTAL, choose_slots
-from kickoff.updating import find_run, update_run
-from kickoff.vertex import Vertex
+from kickoff.updating import Clock, find_run, update_run
+from kickoff.vertex import JobService
 
 QUEUES = "queues"
 """Collection: one document for each recipe that ever had a run waiting for a slot, so that the sweep looks there."""
-
-Clock = Callable[[], datetime]
 
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 15.0, 600.0
 _PAGE = 50
@@ -63,12 +62,21 @@ def accept(ledger: Ledger, run: Run) -> Accepted:
     return Accepted(first, created=False)
 
 
-def submit(ledger: Ledger, vertex: Vertex, run_id: str, *, settings: Settings, now: Clock, max_total: int = 0) -> Run:
+def submit(
+    ledger: Ledger,
+    vertex: JobService,
+    run_id: str,
+    *,
+    settings: Settings,
+    now: Clock,
+    max_total: int = 0,
+    fence: Fence = no_fence,
+) -> Run:
     """Start the run's job if it is QUEUED, its time has come and a slot is free. Returns the run as it then stands.
 
     Safe to call at any time, by any number of processes. `max_total` caps the active runs of all recipes, 0: no cap.
     """
-    outbox = _Outbox(ledger, vertex, settings, now, max_total)
+    outbox = _Outbox(ledger, vertex, settings, now, max_total, fence)
     run = find_run(ledger, run_id)
     if run.state is not State.QUEUED:
         return run
@@ -80,22 +88,30 @@ def submit(ledger: Ledger, vertex: Vertex, run_id: str, *, settings: Settings, n
 
 
 def submit_next(
-    ledger: Ledger, vertex: Vertex, recipe: str, *, settings: Settings, now: Clock, max_total: int = 0
+    ledger: Ledger,
+    vertex: JobService,
+    recipe: str,
+    *,
+    settings: Settings,
+    now: Clock,
+    max_total: int = 0,
+    fence: Fence = no_fence,
 ) -> list[Run]:
     """Start the oldest runs that wait for the slots of `recipe`, while slots are free. Returns those that it started.
 
     Called when a run has ended, and by the sweep for every queue.
     """
-    return _Outbox(ledger, vertex, settings, now, max_total).start_oldest(recipe)
+    return _Outbox(ledger, vertex, settings, now, max_total, fence).start_oldest(recipe)
 
 
 @dataclass(frozen=True)
 class _Outbox:
     ledger: Ledger
-    vertex: Vertex
+    vertex: JobService
     settings: Settings
     now: Clock
     max_total: int
+    fence: Fence
 
     def start_oldest(self, recipe: str) -> list[Run]:
         started = []
@@ -177,7 +193,7 @@ class _Outbox:
 
         stored = update_run(self.ledger, run, named)
         if stored.job is None or stored.job.id != job.id:
-            return drop_duplicates(self.ledger, self.vertex, stored, [job], "its submitter came after its lease")
+            return settle_duplicates(self.ledger, self.vertex, stored, [job], now=self.now, fence=self.fence)
         if stored.cancel_requested:
             self.vertex.cancel(job.name)
         return stored
@@ -229,15 +245,6 @@ class _Outbox:
         return run
 
 
-def drop_duplicates(ledger: Ledger, vertex: Vertex, run: Run, jobs: list[JobView], why: str) -> Run:
-    """Note jobs that are not the run's, then cancel them. In that order: a noted job is never adopted."""
-    run = update_run(ledger, run, lambda current: _noted(current, jobs, why))
-    for job in jobs:
-        if not job.ended and not (run.job and run.job.id == job.id):
-            vertex.cancel(job.name)
-    return run
-
-
 def back_off(run_id: str, submissions: int) -> float:
     """Seconds before the next try after a 429: doubling, at most ten minutes, spread by the run's own name."""
     longest = min(_LONGEST_BACK_OFF, _FIRST_BACK_OFF * 2.0 ** min(submissions - 1, 10))
@@ -272,13 +279,3 @@ def _superseded(run: Run, time: datetime, note: str) -> Run | None:
     if run.state is not State.QUEUED:
         return None
     return run.moved(State.SUPERSEDED, time, note, next_attempt_at=time, waiting_for="")
-
-
-def _noted(run: Run, jobs: list[JobView], why: str) -> Run | None:
-    known = {name.rpartition("/")[2] for name in run.duplicate_jobs} | ({run.job.id} if run.job else set())
-    fresh = tuple(job for job in jobs if job.id not in known)
-    if not fresh:
-        return None
-    note = f"duplicate job {', '.join(job.id for job in fresh)}: {why}; cancelled"
-    names = tuple(job.name for job in fresh)
-    return run.model_copy(update={"duplicate_jobs": (*run.duplicate_jobs, *names), "notes": (*run.notes, note)})

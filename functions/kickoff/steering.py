@@ -7,15 +7,15 @@ from typing import Any
 
 from kickoff.errors import Fault, InvalidRequest
 from kickoff.ledger.protocol import AlreadyExists, Ledger
-from kickoff.outbox import Accepted, Clock, cancelled
+from kickoff.outbox import Accepted, cancelled
 from kickoff.runs import Change, Run, State, Trigger, build_run_id
-from kickoff.updating import find_run, update_run
-from kickoff.vertex import Vertex
+from kickoff.updating import Clock, find_run, update_run
+from kickoff.vertex import JobService
 
 _ATTEMPTS = 1000
 
 
-def cancel(ledger: Ledger, vertex: Vertex, run_id: str, *, now: Clock, by: str = "") -> Run:
+def cancel(ledger: Ledger, vertex: JobService, run_id: str, *, now: Clock, by: str = "") -> Run:
     """End the run. One that has no job yet ends at once; else Vertex is asked, and its job's end is recorded as usual.
 
     A run whose job is being created is cancelled by its submitter, or by the sweep that adopts the job.

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from kickoff.adopting import storage_fence
 from kickoff.clients import Clients
-from kickoff.outbox import Clock
+from kickoff.duplicates import storage_fence
 from kickoff.sweep_pass import run_pass
+from kickoff.updating import Clock
 
 
 def sweep(clients: Clients, now: Clock) -> dict[str, Any]:

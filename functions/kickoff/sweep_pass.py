@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from kickoff.adopting import Fence, adopt, no_fence, settle_duplicates
+from kickoff.adopting import adopt
+from kickoff.duplicates import Fence, no_fence, settle_duplicates
 from kickoff.errors import KickoffError, VertexUnavailable
 from kickoff.jobs import RUN_LABEL, JobView, run_state
 from kickoff.ledger.protocol import AlreadyExists, Conflict, Document, Ledger
-from kickoff.outbox import QUEUES, Clock, submit, submit_next
+from kickoff.outbox import QUEUES, submit, submit_next
 from kickoff.runs import TERMINAL, Run, State
 from kickoff.settings import Settings
-from kickoff.updating import find_run, update_run
-from kickoff.vertex import Vertex
+from kickoff.updating import Clock, find_run, update_run
+from kickoff.vertex import JobService
 
 CURSORS = "cursors"
 _CURSOR = "sweep"
@@ -48,7 +49,7 @@ class SweepReport:
 
 def run_pass(
     ledger: Ledger,
-    vertex: Vertex,
+    vertex: JobService,
     *,
     settings: Settings,
     now: Clock,
@@ -77,7 +78,7 @@ def run_pass(
 @dataclass
 class _Pass:
     ledger: Ledger
-    vertex: Vertex
+    vertex: JobService
     settings: Settings
     now: Clock
     record: Callable[[Run], Run | None]
@@ -149,11 +150,7 @@ class _Pass:
         """Recipes with runs that wait for a slot: whoever freed one may have died before it started the next."""
         started = 0
         for queue in self.ledger.list_documents(QUEUES, limit=1000):
-            started += len(
-                submit_next(
-                    self.ledger, self.vertex, queue.id, settings=self.settings, now=self.now, max_total=self.max_total
-                )
-            )
+            started += len(submit_next(self.ledger, self.vertex, queue.id, **self._how()))
         return started
 
     def compare_jobs(self) -> int:
@@ -200,9 +197,10 @@ class _Pass:
         return after.version != run.version
 
     def _submit(self, run: Run) -> Run:
-        return submit(
-            self.ledger, self.vertex, run.run_id, settings=self.settings, now=self.now, max_total=self.max_total
-        )
+        return submit(self.ledger, self.vertex, run.run_id, **self._how())
+
+    def _how(self) -> dict[str, Any]:
+        return {"settings": self.settings, "now": self.now, "max_total": self.max_total, "fence": self.fence}
 
     def _postpone(self, run: Run) -> int:
         """So that a run which fails in every pass does not stand before all others."""

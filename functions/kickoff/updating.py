@@ -1,10 +1,13 @@
 """Change a run by compare-and-set: read, decide, write, and again when someone else was faster."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from kickoff.errors import InvalidRequest, LedgerUnavailable
 from kickoff.ledger.protocol import Conflict, Ledger
 from kickoff.runs import Run
+
+Clock = Callable[[], datetime]
 
 _TRIES = 50
 

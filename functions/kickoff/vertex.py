@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from kickoff.errors import JobRejected, QuotaExceeded, VertexUnavailable
 from kickoff.jobs import ENDED, NONCE_LABEL, RUN_LABEL, JobView
@@ -17,6 +17,20 @@ from kickoff.settings import Settings
 _UNCERTAIN = frozenset({408, 499})
 """4xx answers after which the job may exist all the same: time-out, and closed by the client."""
 _READ_TIMEOUT = 30.0
+
+
+class JobService(Protocol):
+    """What the outbox and the sweep need of Vertex AI."""
+
+    def create(self, project: str, region: str, custom_job: Mapping[str, Any], nonce: str) -> JobView: ...
+
+    def get(self, name: str) -> JobView | None: ...
+
+    def find_by_run(self, project: str, region: str, run_id: str) -> list[JobView]: ...
+
+    def list_active(self, project: str, region: str) -> list[JobView]: ...
+
+    def cancel(self, name: str) -> None: ...
 
 
 class Vertex:
