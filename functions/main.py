@@ -45,7 +45,7 @@ def sweep(request: "flask.Request") -> Answer:
     """What no event told: called every minute by Cloud Scheduler."""
     from kickoff.wiring import sweep_all
 
-    return answer(lambda: sweep_all(clients(), utc_now))
+    return answer(lambda: sweep_all(clients(), utc_now).to_json())
 
 
 @functions_framework.http

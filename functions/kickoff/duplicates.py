@@ -94,7 +94,7 @@ def select_ours(run: Run, jobs: list[JobView]) -> list[JobView]:
     return [job for job in jobs if job.labels.get(NONCE_LABEL) in run.nonces]
 
 
-def drop_duplicates(ledger: Ledger, vertex: Vertex, run: Run, jobs: list[JobView], why: str) -> Run:
+def drop_duplicates(ledger: Ledger, vertex: JobService, run: Run, jobs: list[JobView], why: str) -> Run:
     """Note jobs that are not the run's, then cancel them. In that order: a noted job is never adopted."""
     run = update_run(ledger, run, lambda current: _noted(current, jobs, why))
     for job in jobs:

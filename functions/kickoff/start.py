@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from kickoff.answers import Outcome
 from kickoff.clients import Clients
+from kickoff.duplicates import storage_fence
 from kickoff.errors import KickoffError, PermanentError, TransientError
 from kickoff.events import Event, Ignored, Message, Tick, Upload
 from kickoff.outbox import accept, submit
@@ -127,8 +128,9 @@ def plan(asked: Asked, clients: Clients, now: Clock) -> Run:
         asked,
         settings=clients.settings,
         policy=clients.policy,
+        recipes=clients.recipes,
         now=now(),
-        paused=pause_reason(clients.ledger, asked.recipe),
+        paused=pause_reason(clients, asked.recipe),
     )
 
 
@@ -160,6 +162,7 @@ def try_to_submit(run: Run, clients: Clients, now: Clock) -> Run:
             settings=clients.settings,
             now=now,
             max_total=clients.policy.max_active_total,
+            fence=storage_fence(clients.storage),
         )
     except TransientError as error:
         return replace_note(run, error)

@@ -1,21 +1,22 @@
 """Puts the parts together for the two entry points that follow runs: record_completion and sweep."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from kickoff.adopting import storage_fence
 from kickoff.answers import Outcome
 from kickoff.clients import Clients
+from kickoff.duplicates import storage_fence
 from kickoff.errors import PermanentError, TransientError
 from kickoff.event_types import Event
 from kickoff.lost import find_lost
-from kickoff.outbox import Clock, submit_next
+from kickoff.outbox import submit_next
 from kickoff.record import Recorder
 from kickoff.runs import Run, State, Trigger
 from kickoff.settling import Settled, settle_due
 from kickoff.start import start_settled
-from kickoff.sweep import SweepReport, sweep
+from kickoff.sweep_pass import run_pass
 from kickoff.switches import pause_reason
-from kickoff.updating import update_run
+from kickoff.updating import Clock, update_run
 
 _PAGE = 100
 
@@ -39,14 +40,15 @@ def start_next(run: Run, clients: Clients, now: Clock) -> None:
             settings=clients.settings,
             now=now,
             max_total=clients.policy.max_active_total,
+            fence=storage_fence(clients.storage),
         )
     except TransientError:
         return
 
 
-def sweep_all(clients: Clients, now: Clock) -> SweepReport:
+def sweep_all(clients: Clients, now: Clock) -> dict[str, Any]:
     """One pass over everything that no event told us."""
-    return sweep(
+    report = run_pass(
         clients.ledger,
         clients.vertex,
         settings=clients.settings,
@@ -60,6 +62,7 @@ def sweep_all(clients: Clients, now: Clock) -> SweepReport:
         fence=storage_fence(clients.storage),
         max_total=clients.policy.max_active_total,
     )
+    return report.to_json()
 
 
 def build_recorder(clients: Clients, now: Clock) -> Recorder:
@@ -91,7 +94,7 @@ def release_held(clients: Clients, now: Clock) -> int:
     """Queue what a pause held, once it is over."""
     released = 0
     for run in clients.ledger.find_runs(states=[State.HELD], oldest_first=True, limit=_PAGE):
-        if not pause_reason(clients.ledger, clients.recipes.get(run.recipe)):
+        if not pause_reason(clients, clients.recipes.get(run.recipe)):
             time = now()
 
             def queued(current: Run) -> Run | None:
