@@ -65,6 +65,20 @@ def settle_duplicates(
     return drop_duplicates(ledger, vertex, run, others, why) if others else run
 
 
+def settle_at_end(
+    ledger: Ledger, vertex: JobService, run: Run, job: JobView, *, now: Clock, fence: Fence = no_fence
+) -> Run:
+    """Before the end of `job` is taken for the end of its run: it may be a duplicate that left the field to another.
+
+    Only a run that was submitted more than once can have several jobs, so all others cost no call.
+    """
+    if run.submissions < 2 or not job.ended or run.terminal:
+        return run
+    return settle_duplicates(
+        ledger, vertex, run, vertex.find_by_run(run.project, run.region, run.run_id), now=now, fence=fence
+    )
+
+
 def follow_winner(ledger: Ledger, vertex: JobService, run: Run, winner: JobView, now: Clock) -> Run:
     """Name the job that trains in place of the one named so far, and cancel that one."""
     named = run.job
@@ -108,6 +122,6 @@ def _noted(run: Run, jobs: list[JobView], why: str) -> Run | None:
     fresh = tuple(job for job in jobs if job.id not in known)
     if not fresh:
         return None
-    note = f"duplicate job {', '.join(job.id for job in fresh)}: {why}; cancelled"
+    note = f"duplicate job {', '.join(job.id for job in fresh)}: {why}"
     names = tuple(job.name for job in fresh)
     return run.model_copy(update={"duplicate_jobs": (*run.duplicate_jobs, *names), "notes": (*run.notes, note)})

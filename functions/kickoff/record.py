@@ -25,6 +25,7 @@ from kickoff.completion import (
 )
 from kickoff.costs import actual_cost
 from kickoff.datasets import build_digest
+from kickoff.duplicates import settle_at_end, storage_fence
 from kickoff.errors import PublishFailed, StorageUnavailable
 from kickoff.event_types import Event, JobHint
 from kickoff.jobs import JobView, is_same_job, run_state
@@ -79,6 +80,11 @@ class Recorder:
             noted = write_note(self.ledger, build_note(event))
         name = job_to_ask(run, event)
         job = self.vertex.get(name) if name else None
+        if job:
+            fence = storage_fence(self.storage)
+            run = settle_at_end(self.ledger, self.vertex, run, job, now=self.now, fence=fence)
+            if run.job and run.job.id != job.id:
+                job = self.vertex.get(run.job.name)
         recorded = self._apply(run, event, job)
         return Recorded("recorded", recorded.reason, recorded.run, recorded.ended) if noted else recorded
 

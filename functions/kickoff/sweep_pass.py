@@ -69,9 +69,9 @@ def run_pass(
     pass_.start_due()
     for name, step in (datasets or {}).items():
         pass_.step(name, step)
-    pass_.step("started", pass_.start_queues)
     pass_.step("", pass_.compare_jobs)
     pass_.each("recorded", pass_.due([*_GOING, *TERMINAL]), pass_.look)
+    pass_.step("started", pass_.start_queues)  # last: what ended above has freed its slots
     return pass_.report
 
 
