@@ -1,0 +1,404 @@
+"""One job while it lives: its replicas, restarts and time limits. Everything here runs on the loop's thread.
+
+What an exit means is decided in `states.decide_exit`; this carries it out.
+"""
+
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deploy.local.job_service import states
+from deploy.local.job_service.clock import Clock, timestamp
+from deploy.local.job_service.environment import (
+    Ports,
+    Replica,
+    build_environment,
+    get_image,
+    is_reduction_server,
+    list_replicas,
+)
+from deploy.local.job_service.errors import CODES
+from deploy.local.job_service.faults import Faults
+from deploy.local.job_service.images import Image, build_argv, find_image
+from deploy.local.job_service.logs import Logs
+from deploy.local.job_service.loop import Loop
+from deploy.local.job_service.marked import VARIABLE, kill_marked
+from deploy.local.job_service.options import Options
+from deploy.local.job_service.ports import HeldPort, hold_port
+from deploy.local.job_service.processes import ReplicaProcess, Watcher, start_process
+from deploy.local.job_service.states import Action, Policy
+from deploy.local.job_service.store import Store
+
+Json = dict[str, Any]
+CUSTOM_JOBS = "customJobs"
+_DEFAULT_TIMEOUT = 7 * 86_400.0
+_START_ERROR = 128
+_LAST_LINES = {
+    states.SUCCEEDED: ("Job completed successfully.", "INFO"),
+    states.CANCELLED: ("Job cancelled.", "WARNING"),
+    states.EXPIRED: ("Job expired.", "ERROR"),
+    states.FAILED: ("Job failed.", "ERROR"),
+}
+_PASS_NOT = ("CLUSTER_SPEC", "TF_CONFIG", "AIP_", "CLOUD_ML_", "KICKOFF_")
+"""What the emulator's own environment does not hand on: a replica has these from its job alone."""
+
+
+@dataclass
+class Services:
+    """What every execution uses."""
+
+    options: Options
+    store: Store
+    logs: Logs
+    clock: Clock
+    loop: Loop
+    watcher: Watcher
+    faults: Faults
+    project_number: Callable[[str], str]
+    url: Callable[[], str]
+
+    @property
+    def mark(self) -> str:
+        return f"{self.options.state.absolute()}#"
+
+
+class Execution:
+    """A job that has been admitted, until it ends."""
+
+    def __init__(
+        self, job: Json, project: str, region: str, services: Services, on_end: Callable[["Execution"], None]
+    ) -> None:
+        self.id = str(job["name"]).rpartition("/")[2]
+        self.spec: Json = job["jobSpec"]
+        self.project, self.region = project, region
+        self.restarts: Counter[str] = Counter()
+        self.total_restarts = 0
+        self.retries = 0
+        self.processes: dict[Replica, ReplicaProcess] = {}
+        self._replicas = list(list_replicas(self.spec))
+        self._services = services
+        self._on_end = on_end
+        self._held: dict[Replica, tuple[HeldPort, HeldPort, HeldPort]] = {}
+        self._images: dict[int, Image] = {}
+        self._up: set[Replica] = set()
+        self._attempt = 0
+        """Grows with every start of all replicas: timers and exits of an earlier one mean nothing."""
+        self._preempted: set[Replica] = set()
+        self._limit: float | None = None
+        self._after_stop: Callable[[], None] | None = None
+        self._ended = False
+
+    # Starting.
+
+    def start(self) -> None:
+        """Admitted: resources are there."""
+        lines = ("Vertex AI is provisioning job running framework.", "Vertex AI is setting up this job.")
+        self._log(*lines, "Waiting for training program to start.", "Job is preparing.")
+        for number, pool in enumerate(self.spec["workerPoolSpecs"]):
+            image = find_image(self._services.options.images, get_image(pool))
+            if image is None and int(pool.get("replicaCount", 0)):
+                self._fail_unknown_image(get_image(pool))
+                return
+            self._images[number] = image or Image()
+        self._launch()
+
+    def _launch(self) -> None:
+        self._attempt += 1
+        self._up.clear()
+        self._hold_ports()
+        self._services.loop.after(self._services.options.startup_deadline, self._guarded(self._startup_deadline))
+        self._note_devices()
+        for replica in self._replicas:
+            if self._services.faults.take_missing(replica.name):
+                continue
+            self._launch_replica(replica)
+            if self._ended or self._after_stop:
+                return
+        self._announce_if_up()
+
+    def _hold_ports(self) -> None:
+        self._release_ports()
+        for replica in self._replicas if self._has_processes() else []:
+            self._held[replica] = (hold_port(), hold_port(), hold_port())
+
+    def _launch_replica(self, replica: Replica) -> None:
+        pool = self.spec["workerPoolSpecs"][replica.pool]
+        image = self._images[replica.pool]
+        if image.instant is not None:
+            self._up.add(replica)
+            status = image.instant
+            self._services.loop.post(self._guarded(lambda: self._exited(replica, status)))
+            return
+        argv = build_argv(pool, image)
+        folder = self._services.options.state.absolute() / "jobs" / self.id / replica.name
+        for port in self._held[replica]:
+            port.hand_over()
+        try:
+            if not argv:
+                raise OSError("No command specified")
+            process = start_process(argv, self._environ(replica), folder)
+        except (OSError, ValueError) as error:
+            self._start_failed(replica, f"failed to start the container: {error}")
+            return
+        self._watch(replica, process)
+
+    def _watch(self, replica: Replica, process: Any) -> None:
+        services, attempt = self._services, self._attempt
+
+        def lines(found: list[str], error: bool) -> None:
+            services.logs.replica(self.id, self.project, replica.name, found, error=error)
+
+        def ended(status: int) -> None:
+            services.loop.post(lambda: self._process_ended(replica, started, status, attempt))
+
+        started = ReplicaProcess(process, lines, ended)
+        self.processes[replica] = started
+        self._up.add(replica)
+        services.watcher.watch(started)
+
+    def _environ(self, replica: Replica) -> dict[str, str]:
+        options = self._services.options
+        ports = {other: Ports(*(port.number for port in held)) for other, held in self._held.items()}
+        own = {name: value for name, value in os.environ.items() if not name.startswith(_PASS_NOT)}
+        own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{own.get('PATH', os.defpath)}"
+        own["PYTHONUNBUFFERED"] = "1"
+        devices = self._cpu_devices(replica.pool)
+        if devices:
+            own["KICKOFF_CPU_DEVICES"] = str(devices)
+        number = self._services.project_number(self.project)
+        told = build_environment(self.spec, replica, ports, job_id=self.id, project_number=number, region=self.region)
+        return own | told | {VARIABLE: f"{options.state.absolute()}#{self.id}#{replica.name}"}
+
+    def _cpu_devices(self, pool: int) -> int:
+        """How many CPU devices stand in for the accelerators of a pool; 0 where there are none or they are real."""
+        count = int(self.spec["workerPoolSpecs"][pool].get("machineSpec", {}).get("acceleratorCount", 0))
+        return 0 if Path("/dev/nvidia0").exists() else count
+
+    def _note_devices(self) -> None:
+        for number, pool in enumerate(self.spec["workerPoolSpecs"]):
+            if self._cpu_devices(number):
+                machine = pool["machineSpec"]
+                count, kind = machine["acceleratorCount"], machine.get("acceleratorType")
+                self._log(
+                    f"This machine has no {kind}: each replica of workerpool{number} sees {count} CPU devices instead."
+                )
+            if is_reduction_server(pool):
+                self._log(
+                    f"workerpool{number} is a reduction server: it idles here, all-reduce goes between the workers."
+                )
+
+    def _announce_if_up(self) -> None:
+        if self._ended or self._after_stop or len(self._up) < len(self._replicas):
+            return
+        uris = None
+        if self.spec.get("enableWebAccess"):
+            uris = {r.name: f"{self._services.url()}/web/{self.id}/{r.name}" for r in self._replicas}
+        now = timestamp(self._services.clock.now())
+        if self._move(states.RUNNING, startTime=now, **({"webAccessUris": uris} if uris else {})):
+            self._log("Job is running.")
+            if self._limit is None:
+                self._limit = get_seconds(self.spec, "timeout") or _DEFAULT_TIMEOUT
+                self._services.loop.after(self._limit, self._timed_out)
+
+    # Time limits.
+
+    def expire(self) -> None:
+        """Waited longer than max_wait_duration without running."""
+        words = "The job waited longer than max_wait_duration for its resources."
+        if not self._ended:
+            self._stop_all(lambda: self._end(states.EXPIRED, "DEADLINE_EXCEEDED", words))
+
+    def _startup_deadline(self) -> None:
+        missing = [replica.name for replica in self._replicas if replica not in self._up]
+        if missing:
+            words = (
+                f"Replicas did not start within {self._services.options.startup_deadline:g} s: {', '.join(missing)}."
+            )
+            self._stop_all(lambda: self._end(states.FAILED, "DEADLINE_EXCEEDED", words))
+
+    def _timed_out(self) -> None:
+        words = f"The job ran longer than its timeout of {self._limit:g}s and was cancelled."
+        if not self._ended and self._move(states.CANCELLING):
+            self._stop_all(lambda: self._end(states.CANCELLED, "CANCELLED", words))
+
+    # Exits.
+
+    def _process_ended(self, replica: Replica, process: ReplicaProcess, status: int, attempt: int) -> None:
+        if self.processes.get(replica) is process:
+            del self.processes[replica]
+        if self._after_stop:
+            self._finish_stop()
+        elif not self._ended and attempt == self._attempt:
+            self._exited(replica, status)
+
+    def _exited(self, replica: Replica, status: int) -> None:
+        preempted = replica in self._preempted
+        self._preempted.discard(replica)
+        scheduling = self.spec.get("scheduling", {})
+        policy = Policy(
+            bool(scheduling.get("restartJobOnWorkerRestart")),
+            bool(scheduling.get("disableRetries")),
+            self._services.options.permanent_exits,
+        )
+        restarts = self.restarts[replica.name]
+        action = states.decide_exit(replica.name, status, restarts, self.retries, policy, preempted=preempted)
+        if action == Action.NOTHING:
+            return
+        if action == Action.SUCCEED:
+            self._log("Tearing down training program.")
+            self._stop_all(lambda: self._end(states.SUCCEEDED))
+            return
+        words = self.describe_exit(replica, status)
+        self._log(words, severity="ERROR")
+        if action == Action.FAIL:
+            self._log("Tearing down training program.")
+            self._stop_all(lambda: self._end(states.FAILED, "INTERNAL" if preempted else "ABORTED", words))
+        else:
+            self._restart(replica, action)
+
+    def _restart(self, replica: Replica, action: Action) -> None:
+        self.total_restarts += 1
+        delay, loop = self._services.options.restart_delay, self._services.loop
+        if action == Action.RESTART_REPLICA:
+            self.restarts[replica.name] += 1
+            self._up.discard(replica)
+            loop.after_real(delay, self._guarded(lambda: self._relaunch(replica)))
+            return
+        if action == Action.RETRY_JOB:
+            self.retries += 1
+            self.restarts.clear()
+            self._log("Job failed.", "Waiting for job to be provisioned.", severity="WARNING")
+            self._move(states.PENDING)
+        else:
+            self.restarts[replica.name] += 1
+        self._stop_all(lambda: loop.after_real(delay, self._guarded(self._launch)))
+
+    def _relaunch(self, replica: Replica) -> None:
+        self._launch_replica(replica)
+        self._announce_if_up()
+
+    def describe_exit(self, replica: Replica, status: int) -> str:
+        """The service's sentence about a failed replica."""
+        tail = "\n".join(self._services.logs.tail(self.id, replica.name))
+        project = self._services.project_number(self.project)
+        link = f"{self._services.url()}/logs/viewer?project={project}&resource=ml_job%2Fjob_id%2F{self.id}"
+        reason = f" Termination reason: Error.\n{tail}\n" if tail else " "
+        return (
+            f"The replica {replica.name} exited with a non-zero status of {status}.{reason}"
+            f"To find out more about why your job exited please check the logs: {link}"
+        )
+
+    def _start_failed(self, replica: Replica, why: str) -> None:
+        self._services.logs.replica(self.id, self.project, replica.name, [f"StartError: {why}"], error=True)
+        status = f"a non-zero status of {_START_ERROR}. Termination reason: StartError. {why}"
+        words = f"The replica {replica.name} exited with {status}"
+        self._log(words, severity="ERROR")
+        self._stop_all(lambda: self._end(states.FAILED, "ABORTED", words))
+
+    def _fail_unknown_image(self, uri: str) -> None:
+        words = (
+            f"Failed to pull image {uri!r}: image is not found. This is the local emulator: map the image to a command "
+            f'in the file given with --images, e.g. {{"{uri}": ["python", "-m", "trainer.task"]}}.'
+        )
+        self._log(words, severity="ERROR")
+        self._end(states.FAILED, "NOT_FOUND", words)
+
+    # From outside.
+
+    def cancel(self) -> None:
+        """The job is CANCELLING already: stop everything, then it is CANCELLED."""
+        if not self._ended:
+            self._stop_all(lambda: self._end(states.CANCELLED, "CANCELLED", "CANCELED"))
+
+    def preempt(self, replica: Replica) -> None:
+        """Take a SPOT replica's machine away."""
+        if replica in self.processes:
+            self._preempted.add(replica)
+            self._log(f"The replica {replica.name} was preempted.", severity="WARNING")
+            self.processes[replica].signal(signal.SIGKILL)
+
+    def signal(self, replica: Replica, number: int) -> None:
+        process = self.processes.get(replica)
+        if process:
+            process.signal(number)
+
+    # Stopping.
+
+    def _stop_all(self, then: Callable[[], None]) -> None:
+        """SIGTERM to every group, SIGKILL after the grace, then `then`; a later call replaces an earlier one's."""
+        first = self._after_stop is None
+        self._after_stop = then
+        if first:
+            for process in self.processes.values():
+                process.signal(signal.SIGCONT)
+                process.signal(signal.SIGTERM)
+            self._services.loop.after_real(self._services.options.grace, self._kill_all)
+        self._finish_stop()
+
+    def _kill_all(self) -> None:
+        if self._after_stop:
+            for process in self.processes.values():
+                process.signal(signal.SIGKILL)
+
+    def _finish_stop(self) -> None:
+        if self.processes or self._after_stop is None:
+            return
+        if self._has_processes():
+            kill_marked(f"{self._services.mark}{self.id}#")
+        then, self._after_stop = self._after_stop, None
+        self._attempt += 1
+        then()
+
+    def _end(self, state: str, status: str = "", words: str = "") -> None:
+        """The last thing that happens to a job."""
+        self._ended = True
+        self._release_ports()
+        error = {"code": CODES.get(status, 1), "message": words} if status else None
+        changes: Json = {"endTime": timestamp(self._services.clock.now()), "webAccessUris": None}
+        if not self._move(state, error=error, **changes):
+            # Somebody cancelled while it was being torn down: a cancelled job never counts as a success.
+            state = states.CANCELLED
+            self._move(state, error={"code": 1, "message": "CANCELED"}, **changes)
+        self._log("Finished tearing down training program.")
+        words, severity = _LAST_LINES[state]
+        self._log(words, severity=severity)
+        self._on_end(self)
+
+    def _release_ports(self) -> None:
+        for held in self._held.values():
+            for port in held:
+                port.release()
+        self._held.clear()
+
+    # Small things.
+
+    def _move(self, state: str, **changes: Any) -> bool:
+        now = timestamp(self._services.clock.now())
+        return self._services.store.move(CUSTOM_JOBS, self.id, state, now, **changes) is not None
+
+    def _log(self, *lines: str, severity: str = "INFO") -> None:
+        self._services.logs.service(self.id, self.project, *lines, severity=severity)
+
+    def _guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        """`call`, unless this try of the job is over by then."""
+        attempt = self._attempt
+
+        def run() -> None:
+            if not self._ended and self._after_stop is None and attempt == self._attempt:
+                call()
+
+        return run
+
+    def _has_processes(self) -> bool:
+        return any(image.instant is None for image in self._images.values())
+
+
+def get_seconds(spec: Json, name: str) -> float | None:
+    """A duration of the spec's scheduling, None where it is not set."""
+    text = spec.get("scheduling", {}).get(name)
+    return float(text.removesuffix("s")) if text else None
