@@ -6,9 +6,8 @@ from datetime import datetime
 
 from kickoff.custom_job import build_custom_job
 from kickoff.errors import Fault, Forbidden, InvalidRequest, KickoffError
-from kickoff.machines import worst_case_cost
-from kickoff.policy import Policy, check_policy
-from kickoff.recipes import Recipe
+from kickoff.policy import Policy, check_policy, worst_case_cost
+from kickoff.recipes import Recipe, Recipes
 from kickoff.request import TrainingRequest
 from kickoff.runs import Change, DatasetRecord, FaultRecord, Run, State, Trigger, build_run_id
 from kickoff.settings import Settings
@@ -29,13 +28,15 @@ class Asked:
     dataset: DatasetRecord | None = None
 
 
-def build_run(asked: Asked, *, settings: Settings, policy: Policy, now: datetime, paused: str = "") -> Run:
+def build_run(
+    asked: Asked, *, settings: Settings, policy: Policy, recipes: Recipes, now: datetime, paused: str = ""
+) -> Run:
     """The run of a request; one that breaks a rule becomes a REJECTED run with every fault."""
     run_id = build_run_id(asked.key)
     recipe, request = asked.recipe, asked.request
     try:
         built = build_custom_job(request, recipe=recipe, run_id=run_id, dataset=asked.dataset, settings=settings)
-        check_policy(built, recipe, policy, settings)
+        check_policy(built, recipe, policy, settings, request=request, recipes=recipes)
     except (InvalidRequest, Forbidden) as error:
         return build_refused(
             asked.key, asked.trigger, error, settings=settings, now=now, recipe=recipe, request=request

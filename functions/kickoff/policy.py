@@ -47,6 +47,8 @@ class Policy(Section):
     max_replicas: int = Field(default=32, ge=1)
     max_active: int = Field(default=0, ge=0)
     """Raw requests that run at once; 0: no limit. A recipe has its own."""
+    max_active_total: int = Field(default=0, ge=0)
+    """Runs of everything at once; 0: no limit."""
     max_cost_usd: float | None = Field(default=None, gt=0)
     unknown_price: Literal["refuse", "allow"] = "refuse"
     """Where there is a budget and a price is not in the catalogue."""

@@ -1,7 +1,7 @@
 """An event in, at most one run for each recipe that it concerns: gather, decide, apply."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC
 
 from kickoff.answers import Outcome
 from kickoff.clients import Clients
@@ -17,8 +17,7 @@ from kickoff.runs import CUSTOM, DatasetRecord, Run, State, Trigger
 from kickoff.settling import Held, NotCurrent, Settled, settle, write_snapshot
 from kickoff.snapshots import look_at, names_dataset
 from kickoff.switches import pause_reason
-
-Clock = Callable[[], datetime]
+from kickoff.updating import Clock
 
 SCHEDULER_PREFIX = "kickoff-"
 """A recipe's Scheduler job is named ``kickoff-<recipe>``."""

@@ -1,5 +1,6 @@
 """The pause switches: a recipe's own, and one for the whole deployment. New runs are held, not lost."""
 
+from kickoff.clients import Clients
 from kickoff.ledger.protocol import AlreadyExists, Conflict, Document, Ledger
 from kickoff.recipes import Recipe
 
@@ -7,11 +8,13 @@ SWITCHES = "switches"
 _PAUSE = "pause"
 
 
-def pause_reason(ledger: Ledger, recipe: Recipe | None) -> str:
+def pause_reason(clients: Clients, recipe: Recipe | None) -> str:
     """Why a new run is held, in words that follow "waits for"; empty: it may start."""
     if recipe and recipe.paused:
         return f"recipe {recipe.name} to be taken off pause"
-    switch = ledger.get_document(SWITCHES, _PAUSE)
+    if clients.policy.paused:
+        return "the policy to be taken off pause (policy.yaml: paused)"
+    switch = clients.ledger.get_document(SWITCHES, _PAUSE)
     if switch and switch.data.get("on"):
         return "the deployment to be taken off pause: `kickoff resume`"
     return ""
