@@ -70,8 +70,8 @@ def _decide_quiet(rule: Rule, listing: Listing) -> Decision:
     newest = max(members, key=lambda m: m.created)
     left = rule.quiet - (listing.date - newest.created)
     if left > timedelta(0):
-        text = f"{format_span(rule.quiet)} without a new file; the newest of {len(members):,} is {newest.name}"
-        return Waiting(text, left)
+        text = f"{format_span(rule.quiet)} without a new file; the newest of"
+        return Waiting(f"{text} {len(members):,} is {_relative(rule, newest)}", left)
     return Complete(members, build_digest(members, rule.root), newest.created)
 
 
@@ -90,7 +90,7 @@ def _decide_manifest(rule: Rule, listing: Listing, final: StoredObject, manifest
         if not entry.pinned:
             unpinned.append(found)
     if wrong:
-        text = f"{len(wrong):,} of the {len(manifest.entries):,} files in {rule.final}: {_name(wrong)}"
+        text = f"{len(wrong):,} of the {len(manifest.entries):,} files in {_relative(rule, final)}: {_name(wrong)}"
         return Waiting(text, _soon(listing, members))
     members.sort(key=lambda m: m.name)
     return _decide_final(rule, listing, final, tuple(members), unpinned)
@@ -122,10 +122,10 @@ def _decide_final(
     newest = max([final.created, *(m.created for m in members)])
     left = rule.quiet - (listing.date - newest)
     if newer and left > timedelta(0):
-        names = _name([m.name[len(rule.root) :] for m in newer])
+        names = _name([_relative(rule, m) for m in newer])
         text = (
             f"a newer {rule.mode}, or {format_span(rule.quiet)} without a new file: "
-            f"{len(newer):,} of {len(members):,} files are newer than {rule.final}: {names}"
+            f"{len(newer):,} of {len(members):,} files are newer than {_relative(rule, final)}: {names}"
         )
         return Waiting(text, left)
     return Complete(members, build_digest(members, rule.root), newest)
@@ -137,6 +137,10 @@ def _soon(listing: Listing, members: Sequence[StoredObject]) -> timedelta:
         return LOOK_LATEST
     age = listing.date - max(m.created for m in members)
     return min(max(age / 4, LOOK_SOONEST), LOOK_LATEST)
+
+
+def _relative(rule: Rule, found: StoredObject) -> str:
+    return found.name[len(rule.root) :]
 
 
 def _name(items: Sequence[str]) -> str:

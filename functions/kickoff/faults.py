@@ -4,6 +4,7 @@
 """
 
 import re
+import reprlib
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Any, get_args
@@ -25,9 +26,21 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
+class _Short(reprlib.Repr):
+    """Payloads are untrusted: a value of 10 MB or 10,000 levels is quoted as briefly as any other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = _SHOWN
+        self.maxlevel, self.maxdict, self.maxlist = 3, 4, 4
+
+
 def shown(value: object) -> str:
     """A value as a message quotes it: short, and on one line."""
-    text = repr(value)
+    try:
+        text = _Short().repr(value)
+    except ValueError:  # an int with more digits than Python will print
+        text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

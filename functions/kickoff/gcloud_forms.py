@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kickoff.errors import Fault
-from kickoff.faults import fault, shown, unknown_key
+from kickoff.faults import KeyPath, fault, shown, unknown_key
 
 _FIELDS: Mapping[str, tuple[str, str]] = {
     "machine-type": ("machineSpec", "machineType"),
@@ -118,25 +118,20 @@ def _pair(item: str) -> tuple[str, str]:
 
 def build_pool(text: str, index: int, package_uris: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
     """One ``--worker-pool-spec`` as a WorkerPoolSpec; an empty one skips its pool."""
-    pool: dict[str, Any] = {}
     given = dict(_pair(item) for item in split_list(text))
+    path = ("worker_pool_spec", index)
+    if local := sorted(_BUILT_LOCALLY & given.keys()):
+        does = "which need a local Docker build, and that is not available in a function; push the image and name it"
+        faults.append(fault(path, f"has {', '.join(local)}, {does}"))
+    faults += [unknown_key((*path, key), _FIELDS) for key in given if key not in _FIELDS and key not in _BUILT_LOCALLY]
+    _software_faults(given, path, faults)
+    pool: dict[str, Any] = {}
     for key, value in given.items():
-        path = ("worker_pool_spec", index, key)
-        if key in _BUILT_LOCALLY:
-            faults.append(
-                fault(
-                    path, "needs a local Docker build, which a function cannot do; push the image and name it instead"
-                )
-            )
-        elif key not in _FIELDS:
-            faults.append(unknown_key(path, _FIELDS))
-        else:
-            section, name = _FIELDS[key]
+        section, name = _FIELDS.get(key, ("", ""))
+        if name and not (section == "pythonPackageSpec" and "container-image-uri" in given):
             (pool.setdefault(section, {}) if section else pool)[name] = value
-    if not given:
-        return {}
-    _software_faults(given, index, faults)
-    pool.setdefault("replicaCount", 1)
+    if given:
+        pool.setdefault("replicaCount", 1)
     if "accelerator-type" in given:
         pool["machineSpec"].setdefault("acceleratorCount", 1)
     if "pythonPackageSpec" in pool and package_uris:
@@ -144,9 +139,9 @@ def build_pool(text: str, index: int, package_uris: Sequence[str], faults: list[
     return pool
 
 
-def _software_faults(given: Mapping[str, str], index: int, faults: list[Fault]) -> None:
-    path = ("worker_pool_spec", index)
-    if "container-image-uri" in given and "python-module" in given:
-        faults.append(fault((*path, "python-module"), "is not allowed together with container-image-uri"))
+def _software_faults(given: Mapping[str, str], path: KeyPath, faults: list[Fault]) -> None:
+    for other in ("python-module", "executor-image-uri"):
+        if "container-image-uri" in given and other in given:
+            faults.append(fault((*path, other), "is not allowed together with container-image-uri"))
     if "accelerator-count" in given and "accelerator-type" not in given:
         faults.append(fault((*path, "accelerator-count"), "needs accelerator-type, which is missing"))

@@ -127,7 +127,7 @@ def reopen(ledger: Ledger, rule: Rule, closing: Document, waiting: Waiting, now:
     with around("holds.reopen"):
         hold = _create(ledger, rule, since=since, waiting=waiting, now=now)
     finish(ledger, closing)
-    return view(hold)
+    return keep(ledger, hold, waiting, now) if hold.data["since"] != closing.data["since"] else view(hold)
 
 
 def finish(ledger: Ledger, closing: Document) -> None:

@@ -66,8 +66,6 @@ def _flat(values: Mapping[str, object], faults: list[Fault]) -> Iterator[tuple[K
         head, _, tail = name.partition(".")
         if head not in Job.model_fields and head != "dataset":
             faults.append(unknown_key((key,), [*Job.model_fields, "dataset", "idempotency_key"]))
-        elif head == "labels":
-            faults.append(fault((key,), "cannot be written with a dot; give labels as an object"))
         elif tail:
             yield (head, tail), value
         elif name in _NESTED and isinstance(value, Mapping):

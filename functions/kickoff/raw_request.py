@@ -41,6 +41,10 @@ class RawRequest:
     region: str = ""
     project: str = ""
     camel: bool = False
+    pools_key: str = "workerPoolSpecs"
+    """Where faults place the pools."""
+    complete: bool = True
+    """False: a part of the request was not sent, and what follows from that is no news."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -53,6 +57,8 @@ def find_form(values: Mapping[str, Any], faults: list[Fault]) -> str:
         return found[0]
     if "parent" in values and not found:
         _parent(values["parent"], RawRequest(), faults)
+    if faults:
+        return ""
     if found:
         faults.append(fault((), f"the message has {' and '.join(found)}; exactly one of them is possible"))
     else:
@@ -70,13 +76,14 @@ def read_raw(form: str, values: Mapping[str, Any], faults: list[Fault]) -> RawRe
             _place(name, rest.pop(name), raw, faults)
     reader = Reader()
     path, spec_key = _read(form, rest, raw, reader, faults)
-    raw.camel = len(reader.camel) > len(reader.snake)
+    raw.camel = raw.camel or len(reader.camel) > len(reader.snake)
     if reader.camel and reader.snake:
         raw.warnings.append(
             f"camelCase and snake_case are mixed ({reader.camel[0]}, {reader.snake[0]}); both were read"
         )
     faults += reader.faults
-    faults += _unrelated(_checked(raw, path, spec_key), faults)
+    if raw.complete:
+        faults += _unrelated(_checked(raw, path, spec_key), faults)
     return raw
 
 
@@ -138,12 +145,17 @@ def _read_gcloud(
     else:
         raw.custom_job = {"jobSpec": {}}
     spec = raw.custom_job.setdefault("jobSpec", {})
+    of_flags = Reader()
     if pools := flags.get("worker_pool_spec"):
+        raw.camel, raw.pools_key = True, "worker_pool_spec"
         uris = flags.get("python_package_uris") or []
         built = [build_pool(text, index, uris, faults) for index, text in enumerate(pools)]
-        spec |= reader.message("CustomJobSpec", {"workerPoolSpecs": built}, ())
-    _apply(flags, raw.custom_job, reader)
-    return (), "" if form == "worker_pool_spec" else "jobSpec"
+        spec["workerPoolSpecs"] = [
+            of_flags.message("WorkerPoolSpec", pool, (raw.pools_key, index)) for index, pool in enumerate(built)
+        ]
+    _apply(flags, raw.custom_job, of_flags)
+    faults += of_flags.faults
+    return (), ""
 
 
 def _flags(form: str, rest: dict[str, Any], raw: RawRequest, config: object, faults: list[Fault]) -> dict[str, Any]:
@@ -158,6 +170,7 @@ def _flags(form: str, rest: dict[str, Any], raw: RawRequest, config: object, fau
         raw.region = command.values.pop("region", raw.region)
         raw.project = command.values.pop("project", raw.project)
         if command.values.pop("config", None) and config is None:
+            raw.complete = False
             faults.append(
                 fault(("argv",), "names a --config file, which is not here; send its content as gcloud_config")
             )
@@ -215,23 +228,21 @@ def _apply(flags: Mapping[str, Any], job: dict[str, Any], reader: Reader) -> Non
 def _checked(raw: RawRequest, path: KeyPath, spec_key: str) -> list[Fault]:
     """Vertex AI's rules, labels, reserved variables and forgotten placeholders."""
     job = raw.custom_job
-    rules = Rules(camel=raw.camel)
+    rules = Rules(camel=raw.camel, pools_key=raw.pools_key)
     rules.check({"displayName": "filled in later", **job}, path, spec_key)
     raw.warnings += rules.warnings
-    faults = [*rules.faults, *label_faults(job.get("labels", {}), (*path, "labels"))]
-    named = {**job, (spec_key or "jobSpec"): job.get("jobSpec", {})}
-    for where, text in strings(named):
-        shown_path = tuple(part if raw.camel or not isinstance(part, str) else snake(part) for part in where)
+    texts = list(_text_faults(raw, path, spec_key))
+    return [*texts, *_unrelated([*rules.faults, *label_faults(job.get("labels", {}), (*path, "labels"))], texts)]
+
+
+def _text_faults(raw: RawRequest, path: KeyPath, spec_key: str) -> Iterator[Fault]:
+    for where, text in strings(raw.custom_job):
+        shown_path = where if raw.camel else tuple(snake(part) if isinstance(part, str) else part for part in where)
         shown_path = shown_path if spec_key or where[0] != "jobSpec" else shown_path[1:]
-        if found := _placeholder(where, text, job):
-            faults.append(
-                fault((*path, *shown_path), f"still holds the placeholder {found!r}; put the real value there")
-            )
+        if found := _placeholder(where, text, raw.custom_job):
+            yield fault((*path, *shown_path), f"still holds the placeholder {found!r}; put the real value there")
         elif where[-1] == "name" and "env" in where and text.startswith(RESERVED_ENV):
-            faults.append(
-                fault((*path, *shown_path), f"is {text!r}; {RESERVED_ENV}* is kept for Kickoff's own variables")
-            )
-    return faults
+            yield fault((*path, *shown_path), f"is {text!r}; {RESERVED_ENV}* is kept for Kickoff's own variables")
 
 
 def _placeholder(where: KeyPath, text: str, job: Mapping[str, Any]) -> str:

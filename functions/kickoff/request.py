@@ -5,6 +5,7 @@ list, a ``job_spec``, a whole CustomJob, a CreateCustomJob request, a ``gcloud``
 ``--worker-pool-spec`` strings or a whole gcloud command line. ``docs/requests.md`` lists real ones and their outcomes.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -20,9 +21,10 @@ from kickoff.recipes import Recipes
 from kickoff.runs import CUSTOM
 
 MAX_KEY = 256
+MAX_BYTES = 256 * 1024
+"""A run document holds the request and the job, and Firestore's limit is 1 MiB."""
 _TRANSPORT = ("ce-", "googclient_", "CloudPubSubDeadLetter")
 _TRANSPORT_NAMES = frozenset({"content-type", "contentType"})
-_ENVELOPE = ("recipe", "idempotency_key", "labels", "region", "project")
 _ENVELOPE_ALIASES = {"idempotencyKey": "idempotency_key"}
 
 
@@ -76,14 +78,15 @@ def parse_request(payload: object, recipes: Recipes, attributes: Mapping[str, st
     `payload` is the decoded JSON of the message's data, None when it has none; `attributes` are the message's own.
     """
     given = _request_attributes(attributes or {})
-    if payload is None or payload in ("", {}, []):
+    form = ""
+    if payload is None or payload == "" or payload == {}:
         payload, form = given, "attributes"
-    else:
-        form = ""
     if isinstance(payload, list):
         payload = _wrapped(payload)
     if not isinstance(payload, Mapping):
         raise InvalidRequest.from_faults([fault((), f"the message is {shown(payload)}; it must be a JSON object")])
+    if problem := _unsendable(payload):
+        raise InvalidRequest.from_faults([fault((), f"the message is {shown(payload)}; {problem}")])
     values = {_ENVELOPE_ALIASES.get(str(key), str(key)): item for key, item in payload.items()}
     faults: list[Fault] = []
     key = _idempotency_key(values.pop("idempotency_key", None), given.get("idempotency_key", ""), faults)
@@ -105,6 +108,19 @@ def parse_request(payload: object, recipes: Recipes, attributes: Mapping[str, st
         camel=raw.camel,
         warnings=tuple(raw.warnings),
     )
+
+
+def _unsendable(payload: object) -> str:
+    """What can be read from JSON and not be stored or sent again."""
+    try:
+        size = len(json.dumps(payload, ensure_ascii=False, allow_nan=False).encode())
+    except UnicodeEncodeError:
+        return "it must be text in UTF-8, without lone surrogates"
+    except (TypeError, ValueError):
+        return "it must be plain JSON, without NaN and Infinity"
+    except RecursionError:
+        return "it nests too deeply"
+    return "" if size <= MAX_BYTES else f"it has {size} bytes, and at most {MAX_BYTES} are possible"
 
 
 def _request_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
@@ -137,6 +153,7 @@ def _idempotency_key(value: object, attribute: str, faults: list[Fault]) -> str:
 
 def _short_form(values: dict[str, Any], recipes: Recipes, key: str, form: str, faults: list[Fault]) -> TrainingRequest:
     name, labels = values.pop("recipe"), values.pop("labels", None) or {}
+    labels = _with_dotted(labels, values)
     region, project = (_text(values, each, faults) for each in ("region", "project"))
     recipe = _recipe(name, recipes, faults)
     if isinstance(labels, Mapping):
@@ -165,6 +182,13 @@ def _short_form(values: dict[str, Any], recipes: Recipes, key: str, form: str, f
         region=region,
         project=project,
     )
+
+
+def _with_dotted(labels: Any, values: dict[str, Any]) -> Any:
+    """Attributes are flat: there a label is written ``labels.team``."""
+    names = [key for key in values if key.startswith("labels.")]
+    found = {name.removeprefix("labels."): values.pop(name) for name in names}
+    return {**labels, **found} if isinstance(labels, Mapping) else labels
 
 
 def _recipe(name: object, recipes: Recipes, faults: list[Fault]) -> Recipe | None:

@@ -5,7 +5,7 @@ Where Vertex AI's own words are known (public reports), they are used.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,7 @@ class Rules:
     """Checks one job. `camel` says how the request spelled its fields, so that paths read as it does."""
 
     camel: bool = False
+    pools_key: str = "workerPoolSpecs"
     faults: list[Fault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -81,7 +82,7 @@ class Rules:
 
     def spec(self, spec: Json, path: KeyPath) -> None:
         pools = spec.get("workerPoolSpecs", [])
-        where = (*path, "workerPoolSpecs")
+        where = (*path, self.pools_key)
         if not pools:
             self._add(where, "is empty; at least the primary replica's pool is needed")
         if len(pools) > MAX_POOLS:
@@ -270,6 +271,3 @@ def strings(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from strings(item, (*path, index))
-
-
-Case = Callable[[str], str]

@@ -219,7 +219,9 @@ class Reader:
         if isinstance(value, str) and value in names:
             return value if names[value] else None
         allowed = [name for name, number in names.items() if number]
-        self._add(path, f"is {shown(value)}; it must be one of {', '.join(allowed)}{nearest(value, allowed)}")
+        close = nearest(value, allowed)
+        limit = f"one of {', '.join(allowed)}" if len(allowed) <= 8 or not close else "a name of the API's enum"
+        self._add(path, f"is {shown(value)}; it must be {limit}{close}")
         return None
 
     def _map(self, value: object, path: KeyPath) -> dict[str, str] | None:
