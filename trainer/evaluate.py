@@ -65,7 +65,7 @@ def main() -> int:
     parser.add_argument("--model", required=True, help="the model directory: gs://… or local")
     parser.add_argument("--data", default="", help="the dataset (default: the one it was trained on)")
     arguments = parser.parse_args()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         with tempfile.TemporaryDirectory(prefix="kickoff-evaluate-") as directory:
             result = evaluate(arguments.model, arguments.data, Path(directory))

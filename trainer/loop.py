@@ -4,6 +4,7 @@
 reported or decided on is summed over all replicas inside the step, so all of them see the same and act alike.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -116,6 +117,11 @@ def assign(variables: Sequence[Any], values: Sequence[npt.NDArray[Any]]) -> None
         variable.assign(value)
 
 
+def digest(values: Sequence[npt.NDArray[Any]]) -> str:
+    """A short name for exact values: equal on two replicas only if every bit is."""
+    return hashlib.sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in values)).hexdigest()[:16]
+
+
 def broadcast(strategy: Any, values: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
     """The first replica's values, on every replica. Collective; shapes and dtypes must agree."""
     # Collectives know these four dtypes everywhere; smaller ones fit into them without loss.
@@ -128,7 +134,10 @@ def broadcast(strategy: Any, values: Sequence[npt.NDArray[Any]]) -> list[npt.NDA
             mine = [tf.zeros_like(value) for value in mine]
         return context.all_reduce(SUM, mine)
 
-    results = [strategy.experimental_local_results(value)[0].numpy() for value in strategy.run(collect)]
+    results = [
+        strategy.experimental_local_results(value)[0].numpy()
+        for value in strategy.run(tf.function(collect, autograph=False))
+    ]
     return [result.astype(value.dtype) for result, value in zip(results, values, strict=True)]
 
 

@@ -54,7 +54,7 @@ def _digits(keras: Any, image: Any) -> Any:
 
 
 def _flowers(keras: Any, image: Any, head: str) -> Any:
-    """The codelab's network. Its Flatten feeds 3.96 M of 3.99 M weights, 16 MB to reduce at each step; pooling: 0.1 MB."""
+    """The codelab's network. Flatten feeds 3.96 M of 3.99 M weights, 16 MB to reduce at each step; pooling 0.1 MB."""
     features = keras.layers.Rescaling(1 / 255.0)(image)
     for filters in (16, 32, 64):
         features = keras.layers.MaxPooling2D()(_convolution(keras, filters, features))

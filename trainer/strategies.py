@@ -77,9 +77,11 @@ def check_devices(strategy: Any, cluster: Cluster, devices: int) -> None:
     workers = len(cluster.synchronous)
     if workers < 2:
         return
-    seen = strategy.run(
-        lambda: tf.distribute.get_replica_context().all_gather(tf.constant([max(devices, 1)], tf.int32), axis=0)
-    )
+
+    def gather() -> Any:
+        return tf.distribute.get_replica_context().all_gather(tf.constant([max(devices, 1)], tf.int32), axis=0)
+
+    seen = strategy.run(tf.function(gather, autograph=False))
     counts = set(strategy.experimental_local_results(seen)[0].numpy().tolist())
     if len(counts) > 1:
         raise InvalidArguments(f"the replicas have {sorted(counts)} GPUs each; every machine needs the same number")

@@ -30,7 +30,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> int:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's greetings are no news in a job's log
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's greetings are no news in a job's log
     from trainer.training import train
 
     train(options, cluster, environ)

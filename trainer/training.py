@@ -67,14 +67,13 @@ class Progress:
 def train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> None:
     """Trains, and leaves the model in `options.output`. Raises TrainerError."""
     termination = Termination.install()
-    with tempfile.TemporaryDirectory(prefix="kickoff-data-") as directory:
+    with tempfile.TemporaryDirectory(prefix="kickoff-data-") as directory, _peers_watched(cluster):
         strategy = _strategy(options, cluster, environ)
-        with _peers_watched(cluster):
-            setup = _set_up(options, cluster, environ, strategy, Path(directory), termination)
-            with contextlib.closing(setup.cache):
-                progress = _resume(setup)
-                _train_epochs(setup, progress)
-                _finish(setup, progress)
+        setup = _set_up(options, cluster, environ, strategy, Path(directory), termination)
+        with contextlib.closing(setup.cache):
+            progress = _resume(setup)
+            _train_epochs(setup, progress)
+            _finish(setup, progress)
 
 
 def _strategy(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> Any:
@@ -101,9 +100,7 @@ def _set_up(
     training, validation = split(dataset, options.validation_split, options.seed)
     if not len(training):
         raise InvalidData(f"{options.data}: --validation-split {options.validation_split} leaves no training images")
-    say(
-        f"{len(dataset)} images of {len(dataset.classes)} classes: {len(training)} to train, {len(validation)} to validate"
-    )
+    say(f"{len(dataset)} images, {len(dataset.classes)} classes: {len(training)} train, {len(validation)} validate")
     keras = tf.keras
     keras.utils.set_random_seed(options.seed)
     if options.precision != "float32":
@@ -302,9 +299,10 @@ def _stops_early(history: Sequence[Mapping[str, float]], patience: int) -> bool:
 
 def _finish(setup: Setup, progress: Progress) -> None:
     """The primary exports; the others wait for it, so that no replica ends well unless there is a model."""
+    values = loop.values_of([*setup.model.trainable_variables, *setup.model.non_trainable_variables])
+    say(f"weights {loop.digest(values)} after step {progress.step}")
     if setup.cluster.is_primary:
         setup.writer.flush()
-        values = loop.values_of([*setup.model.trainable_variables, *setup.model.non_trainable_variables])
         outcome.write(setup.options, setup.dataset, len(setup.training), progress, values)
         say(f"model written to {setup.options.output}")
         metrics = progress.history[-1] if progress.history else {}
