@@ -13,8 +13,9 @@ from kickoff.errors import Fault, MalformedEvent
 from kickoff.wire_values import describe, malformed, shorten
 
 MAX_DEPTH = 64
-MAX_BYTES = 10_000_000
-"""Pub/Sub's own limit of a message. https://cloud.google.com/pubsub/quotas#resource_limits"""
+MAX_BYTES = 1_000_000
+"""Nothing that Kickoff can act on is larger: a log entry has at most 256 KB, a request too, and base64 adds a third.
+https://cloud.google.com/logging/quotas"""
 
 _INT64 = range(-(2**63), 2**63)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")

@@ -83,7 +83,7 @@ def _word(expected: dict[str, Any]) -> str:
         return f"job hint ({expected['kind']})"
     if kind == "state":
         return "an end" if expected["end"] else "no end"
-    return {"refused": "**refused**", "tick": "Scheduler tick"}.get(kind, kind)
+    return {"refused": "**refused**", "tick": "Scheduler tick"}.get(kind, str(kind))
 
 
 def _body(given: dict[str, Any]) -> bytes:
