@@ -1,0 +1,233 @@
+"""quickstart.sh as a whole, every command of it by the real gcloud, against a recording server."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy import names
+from tests.gcp.checkout import copy_checkout, settings_names
+from tests.gcp.recorder import DIGEST, PROJECT_NUMBER, Call, Recorder, recording
+from tests.gcp.warm_gcloud import available, warm
+
+pytestmark = [
+    pytest.mark.gcloud,
+    pytest.mark.skipif(not available(), reason="gcloud is not installed: quickstart.sh was not run"),
+]
+PROJECT = "acme-train"
+REGION = "europe-west4"
+IMAGE = f"{REGION}-docker.pkg.dev/{PROJECT}/kickoff/trainer@{DIGEST}"
+
+
+@dataclass(frozen=True)
+class Deployed:
+    recorder: Recorder
+    first: list[Call]
+    second: list[Call]
+    output: str
+
+    def made(self, api: str, pattern: str) -> list[Call]:
+        return [call for call in self.first if call in self.recorder.made(api, pattern)]
+
+
+def run_script(recorder: Recorder, checkout: Path, tools: Path) -> str:
+    environ = {**os.environ, **recorder.environ(PROJECT), "CLOUDSDK_CONFIG": str(tools / "config")}
+    environ |= {"PATH": f"{tools}:{os.environ['PATH']}", "KICKOFF_RETRY_SECONDS": "0"}
+    environ["PYTHON"] = os.sys.executable  # type: ignore[attr-defined]
+    script = [str(checkout / "deploy" / "gcp" / "quickstart.sh"), PROJECT, REGION]
+    done = subprocess.run(script, env=environ, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """The calls of a first run, and of a second one with a recipe's schedule taken away."""
+    checkout = copy_checkout(tmp_path_factory.mktemp("checkout"))
+    with recording() as recorder, warm(tmp_path_factory.mktemp("tools")) as tools:
+        output = run_script(recorder, checkout, tools)
+        first = list(recorder.calls)
+        (checkout / "functions" / "recipes" / "monthly.yaml").unlink()
+        run_script(recorder, checkout, tools)
+        yield Deployed(recorder, first, recorder.calls[len(first) :], output)
+
+
+def email(name: str) -> str:
+    return f"kickoff-{name}@{PROJECT}.iam.gserviceaccount.com"
+
+
+def test_the_buckets_are_private_and_in_the_region(deployed: Deployed) -> None:
+    buckets = {call.body["name"]: call.body for call in deployed.made("storage", "b$")}
+    assert set(buckets) == {f"{PROJECT}-{suffix}" for suffix in names.BUCKETS}
+    for bucket in buckets.values():
+        assert bucket["location"].lower() == REGION
+        config = bucket["iamConfiguration"]
+        assert config["uniformBucketLevelAccess"] == {"enabled": True}
+        assert config["publicAccessPrevention"] == "enforced"
+
+
+def test_uploads_are_announced_on_their_topic(deployed: Deployed) -> None:
+    (call,) = deployed.made("storage", "b/.*/notificationConfigs")
+    assert call.path == f"b/{PROJECT}-data/notificationConfigs"
+    topic = f"projects/{PROJECT}/topics/{names.UPLOADS}"
+    assert call.body == {"topic": topic, "event_types": ["OBJECT_FINALIZE"], "payload_format": "JSON_API_V1"}
+
+
+def test_the_topics_are_the_local_stacks(deployed: Deployed) -> None:
+    made = {call.path.rpartition("/")[2] for call in deployed.made("pubsub", r".*/topics/[^/:]*$")}
+    assert made == set(names.TOPICS)
+
+
+def test_every_push_is_signed_retried_and_ends_in_a_dead_letter(deployed: Deployed) -> None:
+    made = {call.path.rpartition("/")[2]: call.body for call in deployed.made("pubsub", r".*/subscriptions/[^/:]*$")}
+    assert set(made) == {f"{t}-push" for t in names.SUBSCRIPTIONS} | {names.dead_letter(t) for t in names.SUBSCRIPTIONS}
+    for topic, function in names.SUBSCRIPTIONS.items():
+        body = made[f"{topic}-push"]
+        url = f"https://kickoff-{function.replace('_', '-')}-x.a.run.app"
+        token = {"serviceAccountEmail": email("push"), "audience": url}
+        assert body["pushConfig"] == {"pushEndpoint": url, "oidcToken": token}
+        assert body["retryPolicy"] == {"minimumBackoff": "10s", "maximumBackoff": "600s"}
+        dead = f"projects/{PROJECT}/topics/{names.dead_letter(topic)}"
+        assert body["deadLetterPolicy"] == {"deadLetterTopic": dead, "maxDeliveryAttempts": 10}
+        assert (body["ackDeadlineSeconds"], body["messageRetentionDuration"]) == (600, "604800s")
+    assert made["dataset-uploads-push"]["filter"] == 'attributes.eventType = "OBJECT_FINALIZE"'
+
+
+def test_the_functions_are_private_and_have_their_own_accounts(deployed: Deployed) -> None:
+    made = {call.query["functionId"]: call.body for call in deployed.made("cloudfunctions", r".*/functions$")}
+    assert set(made) == {f"kickoff-{name.replace('_', '-')}" for name in names.FUNCTIONS}
+    for name, body in made.items():
+        short = name.removeprefix("kickoff-")
+        assert body["buildConfig"]["entryPoint"] == short.replace("-", "_")
+        assert body["buildConfig"]["serviceAccount"].endswith(email("build"))
+        assert body["serviceConfig"]["serviceAccountEmail"] == email(short)
+        assert body["serviceConfig"]["timeoutSeconds"] < 600
+        assert body["serviceConfig"]["maxInstanceCount"] <= 10
+    assert not re.search("allUsers|allAuthenticatedUsers", json.dumps(deployed.recorder.policies))
+
+
+def test_the_functions_get_settings_that_they_know(deployed: Deployed) -> None:
+    known = settings_names()
+    for call in deployed.made("cloudfunctions", r".*/functions$"):
+        environ = call.body["serviceConfig"]["environmentVariables"]
+        assert set(environ) <= known
+        assert environ["KICKOFF_TRAINER_IMAGE"] == IMAGE
+        assert environ["KICKOFF_LEDGER"] == f"firestore://{PROJECT}/kickoff"
+        assert environ["KICKOFF_SERVICE_ACCOUNT"] == email("run")
+
+
+def test_only_the_source_is_uploaded(deployed: Deployed) -> None:
+    (source, *_) = [call.body for call in deployed.first if call.api == "upload" and call.path == "source.zip"]
+    files = set(zipfile.ZipFile(io.BytesIO(source)).namelist())
+    assert {"main.py", "requirements.txt", "kickoff/ledger/firestore.indexes.json", "recipes/digits.yaml"} <= files
+    assert not [name for name in files if "__pycache__" in name]
+
+
+def test_only_the_trainer_is_built_into_the_image(deployed: Deployed) -> None:
+    (upload,) = [call.body for call in deployed.first if call.api == "upload" and call.method == "POST"]
+    with tarfile.open(fileobj=io.BytesIO(upload)) as archive:
+        files = {member.name.removeprefix("./") for member in archive if member.isfile()}
+    assert {"Dockerfile", "trainer/task.py", "trainer/requirements.txt"} <= files
+    assert not [name for name in files if not name.startswith(("Dockerfile", "trainer/")) or name.endswith(".pyc")]
+    (build,) = deployed.made("cloudbuild", r".*/builds$")
+    assert build.body["serviceAccount"].endswith(email("build"))
+    assert build.body["options"]["logging"] == "CLOUD_LOGGING_ONLY"
+
+
+def test_the_database_has_the_declared_indexes(deployed: Deployed) -> None:
+    declared = json.loads((copied() / "firestore.indexes.json").read_text())
+    (database,) = deployed.made("firestore", r".*/databases$")
+    assert (database.query["databaseId"], database.body["type"]) == ("kickoff", "FIRESTORE_NATIVE")
+    made = [call.body["fields"] for call in deployed.made("firestore", r".*/indexes$")]
+    assert made == [index["fields"] for index in declared["indexes"]]
+    exempt = {tuple(call.path.split("/")[-3::2]) for call in deployed.made("firestore", r".*/fields/")}
+    assert exempt == {(each["collectionGroup"], each["fieldPath"]) for each in declared["fieldOverrides"]}
+
+
+def copied() -> Path:
+    return Path(__file__).resolve().parents[2] / "functions" / "kickoff" / "ledger"
+
+
+def test_the_services_lines_reach_their_topic(deployed: Deployed) -> None:
+    (sink,) = deployed.made("logging", r".*/sinks$")
+    assert sink.body["destination"] == f"pubsub.googleapis.com/projects/{PROJECT}/topics/{names.LOGS}"
+    assert sink.body["filter"] == 'resource.type="ml_job" AND resource.labels.task_name="service"'
+
+
+def test_the_sweep_and_the_schedules_call_with_their_own_account(deployed: Deployed) -> None:
+    jobs = {call.body["name"].rpartition("/")[2]: call.body for call in deployed.made("cloudscheduler", r".*/jobs$")}
+    assert {"kickoff-sweep", "kickoff-recipe-nightly", "kickoff-recipe-monthly"} <= set(jobs)
+    assert jobs["kickoff-sweep"]["schedule"] == "* * * * *"
+    nightly = jobs["kickoff-recipe-nightly"]
+    assert (nightly["schedule"], nightly["timeZone"]) == ("0 3 * * 1", "Europe/Berlin")
+    for job in jobs.values():
+        target = job["httpTarget"]
+        assert target["oidcToken"] == {"serviceAccountEmail": email("scheduler"), "audience": target["uri"]}
+    paused = [call.path for call in deployed.made("cloudscheduler", r".*:pause")]
+    assert [path.rpartition("/")[2] for path in paused] == ["kickoff-recipe-monthly:pause"]
+
+
+def members(policy: Any) -> set[tuple[str, str, str]]:
+    return {
+        (role["role"], member, role.get("condition", {}).get("expression", ""))
+        for role in policy["bindings"]
+        for member in role["members"]
+    }
+
+
+def test_the_project_grants_little_and_the_ledger_by_condition(deployed: Deployed) -> None:
+    granted = members(deployed.recorder.policies[f"cloudresourcemanager:projects/{PROJECT}"])
+    ledger = f'resource.name == "projects/{PROJECT}/databases/kickoff"'
+    sources = f'resource.name.startsWith("projects/_/buckets/gcf-v2-sources-{PROJECT_NUMBER}-{REGION}")'
+    three = ("start-training", "record-completion", "sweep")
+    assert granted == {
+        *((f"projects/{PROJECT}/roles/kickoffJobs", f"serviceAccount:{email(name)}", "") for name in three),
+        *(("roles/datastore.user", f"serviceAccount:{email(name)}", ledger) for name in three),
+        ("roles/datastore.viewer", f"serviceAccount:{email('dashboard')}", ledger),
+        ("roles/logging.logWriter", f"serviceAccount:{email('build')}", ""),
+        ("roles/storage.objectViewer", f"serviceAccount:{email('build')}", sources),
+    }
+
+
+def test_a_second_run_makes_nothing_anew(deployed: Deployed) -> None:
+    """It brings functions and schedules up to date, deletes the schedule that is gone, and repeats grants."""
+    changing = [call for call in deployed.second if call.method != "GET" and "IamPolicy" not in call.path]
+    kinds = {f"{call.method} {call.api}" for call in changing if not call.path.endswith("/iam")}
+    assert kinds == {
+        "POST serviceusage",  # services enable
+        "PATCH artifactregistry",  # the clean-up policy
+        "POST cloudfunctions",  # generateUploadUrl
+        "PUT upload",
+        "PATCH cloudfunctions",
+        "PATCH cloudscheduler",
+        "DELETE cloudscheduler",
+    }
+    (gone,) = [call.path for call in changing if call.method == "DELETE"]
+    assert gone.endswith("/jobs/kickoff-recipe-monthly")
+
+
+def test_a_second_run_grants_nothing_new(deployed: Deployed) -> None:
+    for resource, policy in deployed.recorder.policies.items():
+        bindings = [(b["role"], json.dumps(b.get("condition", {}))) for b in policy.get("bindings", [])]
+        assert len(bindings) == len(set(bindings)), resource
+        for binding in policy.get("bindings", []):
+            assert len(binding["members"]) == len(set(binding["members"])), resource
+
+
+def test_the_script_is_clean_shell() -> None:
+    import shutil
+
+    if not shutil.which("shellcheck"):
+        pytest.skip("shellcheck is not installed")
+    scripts = sorted(map(str, (Path(__file__).resolve().parents[2] / "deploy" / "gcp").glob("*.sh")))
+    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
