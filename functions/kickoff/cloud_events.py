@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from kickoff.errors import Fault, MalformedEvent
+from kickoff.faults import shown
 from kickoff.strict_json import parse_object
-from kickoff.wire_values import decode_base64, describe, malformed, parse_time, shorten
+from kickoff.wire_values import decode_base64, describe, malformed, parse_time
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def open_binary(attributes: Mapping[str, str], content_type: str, body: bytes, w
     _check_version(attributes["ce-specversion"], "ce-specversion")
     media = content_type.partition(";")[0].strip()
     if media.endswith(("protobuf", "avro")):
-        raise malformed("content-type", f"is {shorten(media)}; the data must be JSON")
+        raise malformed("content-type", f"is {shown(media)}; the data must be JSON")
     return CloudEvent(
         type=attributes["ce-type"],
         source=attributes["ce-source"],
@@ -52,7 +53,7 @@ def open_structured(content_type: str, body: bytes, where: str) -> CloudEvent:
     if media.startswith("application/cloudevents-batch"):
         raise malformed("content-type", f"is {media}: a batch is refused whole; send one event a request")
     if media not in ("application/cloudevents", "application/cloudevents+json"):
-        raise malformed("content-type", f"is {shorten(media)}; the format must be application/cloudevents+json")
+        raise malformed("content-type", f"is {shown(media)}; the format must be application/cloudevents+json")
     return open_document(parse_object(body, where), where)
 
 
@@ -80,4 +81,4 @@ def open_document(document: Mapping[str, Any], where: str) -> CloudEvent:
 
 def _check_version(version: str, where: str) -> None:
     if version != "1.0":
-        raise malformed(where, f"is {shorten(version)}; it must be 1.0")
+        raise malformed(where, f"is {shown(version)}; it must be 1.0")

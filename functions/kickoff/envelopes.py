@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from kickoff.cloud_events import CloudEvent, open_binary, open_document, open_structured
 from kickoff.errors import Fault, MalformedEvent
 from kickoff.event_types import Tick
+from kickoff.faults import shown
 from kickoff.pubsub_messages import (
     PubsubMessage,
     is_bare_message,
@@ -22,7 +23,7 @@ from kickoff.pubsub_messages import (
     topic_in,
 )
 from kickoff.strict_json import parse_object
-from kickoff.wire_values import describe, malformed, parse_time, shorten
+from kickoff.wire_values import describe, malformed, parse_time
 
 FINALIZED = "google.cloud.storage.object.v1.finalized"
 PUBLISHED = "google.cloud.pubsub.topic.v1.messagePublished"
@@ -45,7 +46,7 @@ def open_envelope(method: str, path: str, headers: Mapping[str, str], body: byte
     if not fields.keys().isdisjoint({"x-cloudscheduler", "x-cloudscheduler-jobname"}):
         return _open_tick(fields, body)
     if method.upper() != "POST":
-        raise malformed("method", f"is {shorten(method)}; it must be POST")
+        raise malformed("method", f"is {shown(method)}; it must be POST")
     content_type = fields.get("content-type", "")
     if content_type.startswith("application/cloudevents"):
         return open_structured(content_type, body, "body")
@@ -87,7 +88,7 @@ def _open_tick(fields: Mapping[str, str], body: bytes) -> Tick:
     if due is None:
         rule = "it must be an RFC 3339 time with an offset"
         name = "x-cloudscheduler-scheduletime"
-        faults.append(Fault(name, f"{name} is {shorten(written)}; {rule}" if written else f"{name} is missing; {rule}"))
+        faults.append(Fault(name, f"{name} is {shown(written)}; {rule}" if written else f"{name} is missing; {rule}"))
     if faults or due is None:
         raise MalformedEvent.from_faults(faults)
     return Tick(job=job, schedule_time=due, payload=parse_object(body, "body") if body.strip() else {})

@@ -10,12 +10,13 @@ from kickoff.cloud_events import CloudEvent, open_binary, open_structured
 from kickoff.envelopes import FINALIZED, PUBLISHED, open_envelope
 from kickoff.errors import MalformedEvent
 from kickoff.event_types import Event, Ignored, JobHint, Message, Tick, Upload
+from kickoff.faults import shown
 from kickoff.hints import is_log_entry, parse_audit, parse_log_entry, parse_training_event
 from kickoff.own_events import EPOCH, FINISHED, RUN_FINISHED
 from kickoff.pubsub_messages import PubsubMessage, open_published
 from kickoff.strict_json import parse_json, parse_object
 from kickoff.uploads import is_notification, parse_notification, parse_storage_event
-from kickoff.wire_values import decode_base64, describe, malformed, shorten
+from kickoff.wire_values import decode_base64, describe, malformed
 
 __all__ = ["Event", "Ignored", "JobHint", "Message", "Tick", "Upload", "parse_event"]
 
@@ -101,7 +102,7 @@ def _parse_cloud_event(event: CloudEvent) -> Event:
     if event.type in _OTHERS:
         return Ignored(_OTHERS[event.type], event.id)
     known = ", ".join((FINALIZED, PUBLISHED, AUDIT, EPOCH, FINISHED))
-    raise malformed("type", f"is {shorten(event.type, 120)}; Kickoff takes {known}")
+    raise malformed("type", f"is {shown(event.type)}; Kickoff takes {known}")
 
 
 def _attributes_only(message: PubsubMessage) -> Message:

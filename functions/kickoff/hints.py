@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from kickoff.cloud_events import CloudEvent
 from kickoff.errors import MalformedEvent
 from kickoff.event_types import Ignored, JobHint
-from kickoff.faults import schema_faults
+from kickoff.faults import schema_faults, shown
 from kickoff.own_events import EPOCH, TrainingEpoch, TrainingFinished
 from kickoff.pubsub_messages import PubsubMessage
-from kickoff.wire_values import describe, malformed, parse_time, shorten
+from kickoff.wire_values import describe, malformed, parse_time
 
 _JOB_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/customJobs/([^/]+)")
 _JOB_METHOD = re.compile(r"google\.cloud\.aiplatform\.v1(?:beta1)?\.JobService\.(Create|Cancel|Delete)CustomJob")
@@ -35,7 +35,7 @@ def parse_log_entry(entry: Mapping[str, Any], message: PubsubMessage) -> JobHint
         return parse_audit(entry, event_id)
     resource = _dict(entry, "resource")
     if resource.get("type") != "ml_job":
-        return Ignored(f"a log entry of {shorten(resource.get('type'))}, not of a training job", event_id)
+        return Ignored(f"a log entry of {shown(resource.get('type'))}, not of a training job", event_id)
     labels = _dict(resource, "labels")
     if labels.get("task_name") != "service":
         # A replica can print anything, also the sentence that the service ends a job with.
@@ -64,7 +64,7 @@ def parse_audit(entry: Mapping[str, Any], event_id: str) -> JobHint | Ignored:
     method = _str(payload, "methodName")
     found = _JOB_METHOD.fullmatch(method)
     if not found:
-        return Ignored(f"an audit entry of {shorten(method)}, not of a custom job", event_id)
+        return Ignored(f"an audit entry of {shown(method)}, not of a custom job", event_id)
     if _dict(payload, "status").get("code"):
         return Ignored(f"the call {found[1]}CustomJob was refused", event_id)
     request, response = _dict(payload, "request"), _dict(payload, "response")

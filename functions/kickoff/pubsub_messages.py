@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from kickoff.errors import Fault, MalformedEvent
-from kickoff.wire_values import decode_base64, describe, malformed, parse_time, shorten
+from kickoff.faults import shown
+from kickoff.wire_values import decode_base64, describe, malformed, parse_time
 
 _TRANSPORT_HEADERS = re.compile(
     r"x-.*|accept.*|authorization|cdn-loop|connection|content-.*|forwarded|from|function-execution-id|host|"
@@ -89,7 +90,7 @@ def open_message(
     if not isinstance(attributes, dict):
         raise malformed(f"{where}.attributes", f"is {describe(attributes)}; it must be an object of strings")
     faults = [
-        Fault(f"{where}.attributes", f"{where}.attributes[{shorten(name)}] is {describe(value)}; it must be a string")
+        Fault(f"{where}.attributes", f"{where}.attributes[{shown(name)}] is {describe(value)}; it must be a string")
         for name, value in attributes.items()
         if not isinstance(value, str)
     ]

@@ -10,7 +10,8 @@ from collections import Counter
 from typing import Any
 
 from kickoff.errors import Fault, MalformedEvent
-from kickoff.wire_values import describe, malformed, shorten
+from kickoff.faults import shown
+from kickoff.wire_values import describe, malformed
 
 MAX_DEPTH = 64
 MAX_BYTES = 1_000_000
@@ -57,7 +58,7 @@ def _loads(text: str, where: str, faults: list[Fault]) -> Any:
         found = dict(items)
         if len(found) < len(items):
             twice = [key for key, count in Counter(key for key, _ in items).items() if count > 1]
-            faults.extend(Fault(where, f"{where} has the key {shorten(key)} twice in one object") for key in twice[:10])
+            faults.extend(Fault(where, f"{where} has the key {shown(key)} twice in one object") for key in twice[:10])
         return found
 
     def integer(digits: str) -> int:

@@ -13,9 +13,10 @@ from typing import Any
 from kickoff.cloud_events import CloudEvent
 from kickoff.errors import Fault, MalformedEvent
 from kickoff.event_types import Ignored, Upload
+from kickoff.faults import shown
 from kickoff.pubsub_messages import PubsubMessage
 from kickoff.strict_json import parse_object
-from kickoff.wire_values import describe, malformed, shorten
+from kickoff.wire_values import describe, malformed
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _PASSING = {
@@ -59,7 +60,7 @@ def parse_notification(message: PubsubMessage) -> Upload | Ignored:
         return Ignored(_PASSING[event_type], message.message_id)
     if event_type != "OBJECT_FINALIZE":
         known = ", ".join(["OBJECT_FINALIZE", *_PASSING])
-        raise malformed("attributes.eventType", f"is {shorten(event_type)}; Cloud Storage sends {known}")
+        raise malformed("attributes.eventType", f"is {shown(event_type)}; Cloud Storage sends {known}")
     resource = parse_object(message.data, "message.data") if message.data else {}
     told = {
         key: attributes[name]
@@ -69,7 +70,7 @@ def parse_notification(message: PubsubMessage) -> Upload | Ignored:
     faults = [
         Fault(
             f"attributes.{key}",
-            f"attributes and payload disagree on {key}: {shorten(value)} and {shorten(resource[key])}",
+            f"attributes and payload disagree on {key}: {shown(value)} and {shown(resource[key])}",
         )
         for key, value in told.items()
         if resource.get(key) is not None and str(resource[key]) != value
@@ -121,7 +122,7 @@ def _why_not(resource: Mapping[str, Any], name: str) -> str:
 def _bucket(resource: Mapping[str, Any], faults: list[Fault]) -> str:
     bucket = _text(resource, "bucket", faults, required=True)
     if bucket and not _BUCKET.fullmatch(bucket):
-        faults.append(Fault("data.bucket", f"data.bucket is {shorten(bucket)}; that is no bucket's name"))
+        faults.append(Fault("data.bucket", f"data.bucket is {shown(bucket)}; that is no bucket's name"))
     return bucket
 
 
@@ -132,7 +133,7 @@ def _name(resource: Mapping[str, Any], faults: list[Fault]) -> str:
     if size > 1024:
         faults.append(Fault("data.name", f"data.name has {size} bytes; it must have at most 1024"))
     if "\r" in name or "\n" in name or name in (".", ".."):
-        faults.append(Fault("data.name", f"data.name is {shorten(name)}; no object can be named so"))
+        faults.append(Fault("data.name", f"data.name is {shown(name)}; no object can be named so"))
     return name
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kickoff.errors import Fault, MalformedEvent
+from kickoff.faults import shown
 
 
 def malformed(path: str, rest: str) -> MalformedEvent:
@@ -19,13 +20,7 @@ def describe(value: Any) -> str:
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'an array'} of {len(value)}"
     kind = "a boolean" if isinstance(value, bool) else "a string" if isinstance(value, str) else "a number"
-    return f"{kind} ({shorten(value)})"
-
-
-def shorten(value: Any, limit: int = 60) -> str:
-    """`value` as Python writes it (control characters escaped), at most `limit` characters of it."""
-    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return f"{kind} ({shown(value)})"
 
 
 def decode_base64(text: str, where: str) -> bytes:
@@ -33,7 +28,7 @@ def decode_base64(text: str, where: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise malformed(where, f"is {shorten(text)}; it must be standard padded base64 ({error})") from None
+        raise malformed(where, f"is {shown(text)}; it must be standard padded base64 ({error})") from None
 
 
 def parse_time(value: object) -> datetime | None:
