@@ -79,6 +79,19 @@ class Admin:
             raise not_found(f"A log of {task} of job {job_id}"[:300])
         return path.read_text(errors="replace")
 
+    def view(self, resource: str) -> str:
+        """All entries of ``ml_job/job_id/N`` as text: where the error message of a failed job points to."""
+        job_id = resource.rpartition("/")[2]
+        if not self._services.store.get(CUSTOM_JOBS, job_id):
+            raise not_found(f"The job {job_id[:30]}")
+        return "".join(f"{line}\n" for line in map(describe_entry, self._services.logs.entries(job_id)))
+
+
+def describe_entry(entry: Json) -> str:
+    """One log entry as a line for people."""
+    text = entry.get("textPayload") or entry["jsonPayload"].get("message") or entry["jsonPayload"]
+    return f"{entry['timestamp']} {entry['severity']:7} {entry['resource']['labels']['task_name']}: {text}"
+
 
 def _between(value: object, least: float, most: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most

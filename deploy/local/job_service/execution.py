@@ -257,7 +257,7 @@ class Execution:
         self._log(words, severity="ERROR")
         if action == Action.FAIL:
             self._log("Tearing down training program.")
-            self._stop_all(lambda: self._end(states.FAILED, "INTERNAL" if preempted else "ABORTED", words))
+            self._stop_all(lambda: self._end(states.FAILED, "INTERNAL", words))
         else:
             self._restart(replica, action)
 
@@ -298,7 +298,7 @@ class Execution:
         status = f"a non-zero status of {_START_ERROR}. Termination reason: StartError. {why}"
         words = f"The replica {replica.name} exited with {status}"
         self._log(words, severity="ERROR")
-        self._stop_all(lambda: self._end(states.FAILED, "ABORTED", words))
+        self._stop_all(lambda: self._end(states.FAILED, "INTERNAL", words))
 
     def _fail_unknown_image(self, uri: str) -> None:
         words = (

@@ -11,6 +11,7 @@ from kickoff.errors import ConfigurationError
 from deploy.local.job_service.admin import Admin
 from deploy.local.job_service.clock import Clock
 from deploy.local.job_service.custom_jobs import CustomJobs, Projects
+from deploy.local.job_service.entries import list_entries
 from deploy.local.job_service.execution import Services
 from deploy.local.job_service.faults import Faults
 from deploy.local.job_service.http_server import HttpServer
@@ -18,6 +19,7 @@ from deploy.local.job_service.images import Image, read_images
 from deploy.local.job_service.logs import Logs
 from deploy.local.job_service.loop import Loop
 from deploy.local.job_service.options import Options
+from deploy.local.job_service.pipelines import Pipelines
 from deploy.local.job_service.processes import Watcher
 from deploy.local.job_service.routes import Request, Routes
 from deploy.local.job_service.store import Store
@@ -111,6 +113,16 @@ class JobServiceServer:
         add("GET", path + _ID, lambda r: jobs.get(*place(r), r["id"]), "get")
         add("POST", f"{path}{_ID}:cancel", lambda r: jobs.cancel(*place(r), r["id"]), "cancel")
         add("DELETE", path + _ID, lambda r: jobs.delete(*place(r), r["id"]), "delete")
+        pipelines = Pipelines(self.services, jobs, self.projects)
+        self.supervisor.on_job_end = pipelines.job_ended
+        path = f"{_PARENT}/trainingPipelines"
+        add("POST", path, lambda r: pipelines.create(*place(r), r.json), "create")
+        add("GET", path, lambda r: pipelines.list_page(*place(r), r.query), "list")
+        add("GET", path + _ID, lambda r: pipelines.get(*place(r), r["id"]), "get")
+        add("POST", f"{path}{_ID}:cancel", lambda r: pipelines.cancel(*place(r), r["id"]), "cancel")
+        add("DELETE", path + _ID, lambda r: pipelines.delete(*place(r), r["id"]), "delete")
+        add("GET", f"{_PARENT}/models{_ID}", lambda r: pipelines.get_model(*place(r), r["id"]), "get")
+        add("POST", "/v2/entries:list", lambda r: list_entries(self.services.logs, r.json))
         self._add_admin()
 
     def _add_admin(self) -> None:
@@ -124,4 +136,5 @@ class JobServiceServer:
         add("GET", "/admin/jobs", lambda r: admin.jobs())
         add("POST", f"/admin/jobs{_ID}:(?P<what>[a-z]+)", lambda r: admin.disturb(r["id"], r["what"], r.json))
         add("GET", f"/web{_ID}/(?P<task>[^/]+)", lambda r: admin.log(r["id"], r["task"]))
+        add("GET", "/logs/viewer", lambda r: admin.view(r.query.get("resource", "")))
         add("GET", "/", lambda r: "Kickoff's JobService emulator. GET /admin/jobs says what goes on.\n")

@@ -26,7 +26,8 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
 primary that exits 0 before the last replica is up takes PENDING straight to SUCCEEDED."""
 
 TERMINAL = frozenset({SUCCEEDED, FAILED, CANCELLED, EXPIRED})
-HOLDS_RESOURCES = frozenset({PENDING, RUNNING, CANCELLING})
+ENDED = TERMINAL | {state.replace("JOB", "PIPELINE") for state in TERMINAL}
+"""Of jobs and of training pipelines, whose states are named alike."""
 
 MAX_WORKER_RESTARTS = 5
 MAX_JOB_RETRIES = 3

@@ -14,7 +14,7 @@ from typing import Any
 
 from deploy.local.job_service.errors import ApiError
 from deploy.local.job_service.filters import Order, Where
-from deploy.local.job_service.states import TERMINAL, TRANSITIONS
+from deploy.local.job_service.states import ENDED, TRANSITIONS
 
 Json = dict[str, Any]
 
@@ -85,11 +85,11 @@ class Store:
             self._db.execute("DELETE FROM resources WHERE id = ?", (resource_id,))
 
     def unfinished(self, kind: str) -> list[Json]:
-        """Every job that has not ended, oldest first."""
-        marks = ", ".join("?" * len(TERMINAL))
+        """Every job or pipeline that has not ended, oldest first."""
+        marks = ", ".join("?" * len(ENDED))
         sql = f"SELECT document FROM resources WHERE kind = ? AND state NOT IN ({marks}) ORDER BY create_time, id"
         with self._lock:
-            return [json.loads(row[0]) for row in self._db.execute(sql, (kind, *TERMINAL))]
+            return [json.loads(row[0]) for row in self._db.execute(sql, (kind, *ENDED))]
 
     def count_by_state(self, kind: str) -> dict[str, int]:
         sql = "SELECT state, count(*) FROM resources WHERE kind = ? GROUP BY state"
@@ -124,7 +124,7 @@ def _id(document: Json) -> str:
 def _columns(document: Json) -> tuple[str, ...]:
     times = (document["createTime"], document["updateTime"])
     labels = json.dumps(document.get("labels", {}))
-    return (document.get("displayName", ""), document["state"], *times, labels, json.dumps(document))
+    return (document.get("displayName", ""), document.get("state", ""), *times, labels, json.dumps(document))
 
 
 def _write_token(value: str, resource_id: str) -> str:
