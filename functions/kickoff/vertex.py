@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kickoff.errors import JobRejected, QuotaExceeded, VertexUnavailable
-from kickoff.jobs import ENDED, NONCE_LABEL, RUN_LABEL, JobView
+from kickoff.jobs import ENDED, NONCE_LABEL, RUN_LABEL, JobView, state_name
 from kickoff.points import around
 from kickoff.settings import Settings
 
@@ -60,6 +60,8 @@ class Vertex:
             made = client.create_custom_job(
                 parent=f"projects/{project}/locations/{region}", custom_job=job, retry=None, timeout=timeout
             )
+        if not made.name:
+            raise VertexUnavailable("Vertex AI answered without the job's name")
         return _view(made)
 
     def get(self, name: str) -> JobView | None:
@@ -119,34 +121,36 @@ def _classified() -> Iterator[None]:
     """What an answer says about whether the call took effect."""
     from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
+    from google.protobuf.json_format import ParseError
     from requests.exceptions import RequestException
 
     try:
         yield
     except GoogleAPICallError as error:
-        code = int(error.code or 500)
-        if code == 429 or _reason(error) == "RATE_LIMIT_EXCEEDED":
-            raise QuotaExceeded(error.message or "quota exceeded") from error
-        if 400 <= code < 500 and code not in _UNCERTAIN:
-            raise JobRejected(error.message or f"HTTP {code}", code) from error
-        raise VertexUnavailable(f"Vertex AI answered {code}: {error.message}") from error
-    except (GoogleAPIError, GoogleAuthError, RequestException, ValueError) as error:
+        code, status, words = int(error.code or 500), *_words(error)
+        if code == 429 or error.reason == "RATE_LIMIT_EXCEEDED":
+            raise QuotaExceeded(words) from error
+        if 400 <= code < 500 and code not in _UNCERTAIN and status != "ABORTED":
+            raise JobRejected(words, code) from error
+        raise VertexUnavailable(f"Vertex AI answered {code}: {words}") from error
+    except (GoogleAPIError, GoogleAuthError, RequestException, ParseError, UnicodeDecodeError) as error:
         raise VertexUnavailable(f"Vertex AI did not answer: {error}") from error
 
 
-def _reason(error: Any) -> str:
-    return str(getattr(error, "reason", None) or "")
+def _words(error: Any) -> tuple[str, str]:
+    """The google.rpc.Code's name and Vertex's own words; the exception's text begins with the URL."""
+    try:
+        body = error.response.json()["error"]
+        return str(body.get("status", "")), str(body["message"])
+    except (AttributeError, KeyError, TypeError, ValueError):  # not Google's error JSON: a proxy's page
+        return "", str(error.message or f"HTTP {error.code}")
 
 
 def _view(job: Any) -> JobView:
     """A CustomJob message as plain data."""
-    from google.cloud.aiplatform_v1.types import JobState
-
-    number = int(job.state)
-    known = {state.value: state.name for state in JobState}
     return JobView(
         name=job.name,
-        state=known.get(number, f"JOB_STATE_{number}"),
+        state=state_name(int(job.state)),
         display_name=job.display_name,
         create_time=_time(job.create_time),
         start_time=_time(job.start_time),

@@ -122,9 +122,9 @@ def test_runs_are_found_by_state_recipe_and_job_in_pages(ledger: Ledger) -> None
     assert ledger.count_runs() == 10
     assert ledger.count_runs(states=[State.QUEUED, State.FAILED], recipe="a") == 5
 
-    run = ledger.get_run(names[0])
-    assert run
-    ledger.replace_run(run.moved(State.SUBMITTING, NOW).moved(State.SUBMITTED, NOW, job=JobRecord(name="a/b/77")))
+    last = ledger.get_run(names[0])
+    assert last
+    ledger.replace_run(last.moved(State.SUBMITTING, NOW).moved(State.SUBMITTED, NOW, job=JobRecord(name="a/b/77")))
     assert [run.run_id for run in ledger.find_runs(job_id="77")] == [names[0]]
     assert ledger.find_runs(job_id="77", states=[State.QUEUED]) == []
     assert ledger.find_runs(job_id="78") == []
