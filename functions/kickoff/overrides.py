@@ -64,8 +64,8 @@ def _flat(values: Mapping[str, object], faults: list[Fault]) -> Iterator[tuple[K
     for key, value in values.items():
         name = ALIASES.get(key, key)
         head, _, tail = name.partition(".")
-        if head not in Job.model_fields and head != "dataset":
-            faults.append(unknown_key((key,), [*Job.model_fields, "dataset", "idempotency_key"]))
+        if head not in Job.model_fields:
+            faults.append(unknown_key((key,), [*Job.model_fields, "idempotency_key"]))
         elif tail:
             yield (head, tail), value
         elif name in _NESTED and isinstance(value, Mapping):
@@ -108,8 +108,6 @@ def build_job(recipe: Recipe, overrides: Overrides) -> Job:
     """The recipe's job with the overrides in it. Raises InvalidRequest with every fault."""
     tree = recipe.job.model_dump(mode="python")
     for name, value in overrides.items():
-        if name == "dataset":
-            continue
         head, _, tail = name.partition(".")
         if tail:
             tree[head] = {**(tree[head] or {}), tail: value}

@@ -204,6 +204,8 @@ class Job(Section):
     """The CustomJob that a recipe starts. Strings may name the values of templates.py in braces."""
 
     image: str = "{trainer_image}"
+    dataset: str | None = None
+    """``gs://bucket/root/``: what a message or a tick trains on that names no other."""
     command: list[str] = []
     args: Annotated[dict[str, Any], BeforeValidator(_argument_map)] = {}
     """``{epochs: 10}`` becomes the one argument ``--epochs=10``; keys are kept as written."""

@@ -145,7 +145,7 @@ def _recipe_faults(recipe: Recipe) -> Iterator[Fault]:
 
 OVERRIDABLE = (
     *(name for name in Job.model_fields if name not in ("args", "env", "labels", "scheduling", "accelerator", "disk")),
-    *("args.*", "env.*", "dataset", "accelerator", "accelerator.type", "accelerator.count", "disk"),
+    *("args.*", "env.*", "accelerator", "accelerator.type", "accelerator.count", "disk"),
     *("scheduling.timeout", "scheduling.max_wait", "scheduling.strategy"),
     *("scheduling.restart_on_worker_restart", "scheduling.disable_retries"),
 )
@@ -170,10 +170,13 @@ def _strings(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 def _filled(recipe: Recipe, values: TemplateValues) -> Recipe:
     """The recipe with what is watched spelled out; the job's values are filled when it is built."""
+    known = values.mapping(recipe.name)
+    if recipe.job.dataset:
+        job = recipe.job.model_copy(update={"dataset": fill(recipe.job.dataset, known)})
+        recipe = recipe.model_copy(update={"job": job})
     upload = recipe.when.upload
     if not upload:
         return recipe
-    known = values.mapping(recipe.name)
     texts = {name: fill(getattr(upload, name), known) for name in ("bucket", "root", "match")}
     when = recipe.when.model_copy(update={"upload": upload.model_copy(update=texts)})
     return recipe.model_copy(update={"when": when})

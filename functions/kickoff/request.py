@@ -39,6 +39,8 @@ class TrainingRequest(BaseModel):
     form: str
     """How it was written, for people: see FORMS."""
     overrides: dict[str, Any] = {}
+    dataset: str = ""
+    """The dataset that the request names, else the recipe's own; empty: what was uploaded, or what is watched."""
     custom_job: dict[str, Any] = {}
     """REST JSON of a raw request."""
     labels: dict[str, str] = {}
@@ -56,11 +58,6 @@ class TrainingRequest(BaseModel):
         spelling = {"form", "idempotency_key", "camel", "warnings"}
         return canonical_digest(self.model_dump(mode="json", exclude=spelling))
 
-    @property
-    def dataset(self) -> str:
-        """The dataset that the request names itself; empty: the recipe's."""
-        return str(self.overrides.get("dataset", ""))
-
 
 def build_request(recipe: Recipe, overrides: Overrides | None = None) -> TrainingRequest:
     """The request of an upload or a tick: the recipe as it stands. Raises InvalidRequest."""
@@ -68,8 +65,8 @@ def build_request(recipe: Recipe, overrides: Overrides | None = None) -> Trainin
     found = parse_overrides(overrides or {}, faults)
     if faults:
         raise InvalidRequest.from_faults(faults)
-    build_job(recipe, found)
-    return TrainingRequest(kind="recipe", recipe=recipe.name, form="recipe", overrides=found)
+    dataset = build_job(recipe, found).dataset or ""
+    return TrainingRequest(kind="recipe", recipe=recipe.name, form="recipe", overrides=found, dataset=dataset)
 
 
 def parse_request(payload: object, recipes: Recipes, attributes: Mapping[str, str] | None = None) -> TrainingRequest:
@@ -177,6 +174,7 @@ def _short_form(values: dict[str, Any], recipes: Recipes, key: str, form: str, f
         recipe=str(name),
         form=form,
         overrides=overrides,
+        dataset=str(overrides.get("dataset") or (recipe and recipe.job.dataset) or ""),
         labels=dict(labels),
         idempotency_key=key,
         region=region,
