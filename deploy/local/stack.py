@@ -136,8 +136,11 @@ class Stack:
     def _start_pubsub(self) -> None:
         if "PUBSUB_EMULATOR_HOST" not in self.environ:
             part = self._module("pubsub", "deploy.local.pubsub", "--port", "0")
-            self.environ["PUBSUB_EMULATOR_HOST"] = self.processes.wait_for_line(part, r"127\.0\.0\.1:\d+")
-        self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB"] = f"http://{self.environ['PUBSUB_EMULATOR_HOST']}/"
+            self.environ["PUBSUB_EMULATOR_HOST"] = self.processes.wait_for_line(part, r"grpc (127\.0\.0\.1:\d+)")
+            rest = self.processes.wait_for_line(part, r"rest (http://127\.0\.0\.1:\d+/)")
+        else:  # Google's emulator answers gRPC and REST on one port
+            rest = f"http://{self.environ['PUBSUB_EMULATOR_HOST']}/"
+        self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB"] = rest
 
     def _start_storage(self) -> None:
         port = free_port()

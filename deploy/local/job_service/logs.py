@@ -161,7 +161,8 @@ class Publisher:
             for entry in batch
         ]
         host = os.environ.get("PUBSUB_EMULATOR_HOST", "")
-        url, body = f"http://{host}/v1/{self._topic}:publish", json.dumps({"messages": messages}).encode()
+        base = os.environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB") or f"http://{host}/"
+        url, body = f"{base.rstrip('/')}/v1/{self._topic}:publish", json.dumps({"messages": messages}).encode()
         for attempt in range(_PUBLISH_TRIES):
             try:
                 request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
