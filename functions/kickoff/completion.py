@@ -149,8 +149,9 @@ def _late(run: Run, hint: JobHint, job: JobView | None, now: datetime) -> Decisi
     if job is not None and job.error and run.job is not None and not run.job.error:
         changes["job"] = _record(run, job)
         changes["replica_exits"] = _exits(run, hint, job)
-    if hint.kind == "finished" and run.state is State.SUCCEEDED and not run.metrics:
-        changes["metrics"] = finite(hint.data.get("metrics", {}))
+    told = finite(hint.data.get("metrics", {})) if hint.kind == "finished" else {}
+    if told and run.state is State.SUCCEEDED:
+        changes["metrics"] = told  # better than the last epoch's, which is what the end was written with
     changes = {name: value for name, value in changes.items() if getattr(run, name) != value}
     if not changes:
         return Decision(reason=f"the run is {run.state} already")

@@ -183,8 +183,9 @@ def test_weeks_later_nothing_changes(hint: JobHint) -> None:
 
 
 def test_metrics_that_come_after_the_end_are_kept() -> None:
-    ended = decide_completion(active(), log(), view("JOB_STATE_SUCCEEDED"), LATER, replace(MODEL, metrics={})).run
-    assert ended and not ended.metrics
+    of_last_epoch = replace(MODEL, metrics={"accuracy": 0.5})
+    ended = decide_completion(active(), log(), view("JOB_STATE_SUCCEEDED"), LATER, of_last_epoch).run
+    assert ended and ended.metrics == {"accuracy": 0.5}
     run = decide_completion(ended, finished(accuracy=0.9), None, LATER).run
     assert run and run.metrics == {"accuracy": 0.9} and run.history == ended.history
 
