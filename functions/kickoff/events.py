@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kickoff.cloud_events import CloudEvent, open_binary, open_structured
@@ -106,18 +107,18 @@ def _parse_cloud_event(event: CloudEvent) -> Event:
 
 
 def _attributes_only(message: PubsubMessage) -> Message:
-    payload = {
-        name: value for name, value in message.attributes.items() if not name.lower().startswith(_ADDED_BY_PUBSUB)
-    }
-    if not payload:
+    asked = _message(message, {}, from_attributes=True)
+    if not asked.attributes:
         raise malformed("message", "has neither data nor attributes; there is nothing to do")
-    return _message(message, payload, from_attributes=True)
+    return replace(asked, payload=dict(asked.attributes))
 
 
 def _message(message: PubsubMessage, payload: dict[str, Any], *, from_attributes: bool = False) -> Message:
     return Message(
         payload=payload,
-        attributes=message.attributes,
+        attributes={
+            name: value for name, value in message.attributes.items() if not name.lower().startswith(_ADDED_BY_PUBSUB)
+        },
         message_id=message.message_id,
         publish_time=message.publish_time,
         subscription=message.subscription,

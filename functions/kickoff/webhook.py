@@ -6,10 +6,10 @@ https://docs.slack.dev/messaging/formatting-message-text#escaping
 
 import json
 import logging
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from datetime import timedelta
+from http.client import HTTPException
 from typing import Any
 
 from kickoff.completion import build_console_url
@@ -45,11 +45,12 @@ def build_slack_message(run: Run, last_lines: Sequence[str] = (), dashboard_url:
 def post(url: str, message: dict[str, Any]) -> bool:
     """Send it once. A webhook that fails is logged, and holds nothing up. False: it was not taken."""
     body = json.dumps(message).encode()
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json; charset=utf-8"}, method="POST")
+    headers = {"Content-Type": "application/json; charset=utf-8"}
     try:
+        request = urllib.request.Request(url, body, headers, method="POST")
         with around("webhook.post"), urllib.request.urlopen(request, timeout=_TIMEOUT):
             return True
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         log.warning("the webhook did not take the message: %s", error)
         return False
 
