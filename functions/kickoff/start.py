@@ -1,21 +1,21 @@
 """An event in, at most one run for each recipe that it concerns: gather, decide, apply."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC
 
 from kickoff.answers import Outcome
 from kickoff.clients import Clients
 from kickoff.duplicates import storage_fence
-from kickoff.errors import KickoffError, PermanentError, TransientError
+from kickoff.errors import PermanentError, TransientError
 from kickoff.events import Event, Ignored, Message, Tick, Upload
 from kickoff.outbox import accept, submit
 from kickoff.plan import Asked, build_refused, build_run
 from kickoff.points import point
-from kickoff.recipes import Recipe
 from kickoff.request import build_request, parse_request
-from kickoff.runs import CUSTOM, DatasetRecord, Run, State, Trigger
+from kickoff.runs import CUSTOM, Run, State, Trigger
 from kickoff.settling import Held, NotCurrent, Settled, settle, write_snapshot
-from kickoff.snapshots import look_at, names_dataset
+from kickoff.snapshots import dataset_uri, look_at, names_dataset
 from kickoff.switches import pause_reason
 from kickoff.updating import Clock
 
@@ -85,14 +85,10 @@ def start_message(message: Message, clients: Clients, now: Clock) -> Outcome:
     )
     key = (_named_recipe(message, clients), "message", message.message_id)
     try:
-        request = parse_request(
-            None if message.from_attributes else message.payload, clients.recipes, message.attributes
-        )
-        if request.idempotency_key:
-            key = (request.recipe, "key", request.idempotency_key)
-        recipe = clients.recipes.get(request.recipe)
-        dataset = gather_dataset(recipe, request.dataset, clients)
-        run = plan(Asked(request, recipe, (request.recipe, *key[1:]), trigger, dataset), clients, now)
+        payload = None if message.from_attributes else message.payload
+        request = parse_request(payload, clients.recipes, message.attributes)
+        key = (request.recipe, *(("key", request.idempotency_key) if request.idempotency_key else key[1:]))
+        run = plan_looking(Asked(request, clients.recipes.get(request.recipe), key, trigger), clients, now)
     except PermanentError as error:
         run = build_refused(key, trigger, error, settings=clients.settings, now=now())
     return accept_and_submit(run, clients, now)
@@ -106,20 +102,26 @@ def start_tick(tick: Tick, clients: Clients, now: Clock) -> Outcome:
     trigger = Trigger(kind="tick", source=tick.job, time=tick.schedule_time)
     try:
         request = build_request(recipe, tick.payload)
-        dataset = gather_dataset(recipe, request.dataset, clients)
-        run = plan(Asked(request, recipe, key, trigger, dataset), clients, now)
+        run = plan_looking(Asked(request, recipe, key, trigger), clients, now)
     except PermanentError as error:
         run = build_refused(key, trigger, error, settings=clients.settings, now=now(), recipe=recipe)
     return accept_and_submit(run, clients, now)
 
 
-def gather_dataset(recipe: Recipe | None, uri: str, clients: Clients) -> DatasetRecord | None:
-    """What lies in the bucket now, where the job needs a dataset and no upload brought one. Raises InvalidRequest."""
-    if recipe is None or not names_dataset(recipe):
-        return None
-    found = look_at(recipe, uri, clients.storage)
+def plan_looking(asked: Asked, clients: Clients, now: Clock) -> Run:
+    """The run of a request that no upload brought: its dataset, where it needs one, is what lies in the bucket now.
+
+    Policy comes first, so that a request cannot make us list a bucket that it may not use. Raises InvalidRequest.
+    """
+    run = plan(asked, clients, now)
+    if run.state is State.REJECTED or asked.recipe is None or not names_dataset(asked.recipe):
+        return run
+    if stored := clients.ledger.get_run(run.run_id):
+        return run.model_copy(update={"dataset": stored.dataset})
+    found = look_at(asked.recipe, dataset_uri(asked.request, asked.recipe), clients.storage)
     snapshot = write_snapshot(clients.storage, clients.settings, found)
-    return found.dataset.model_copy(update={"snapshot": snapshot})
+    dataset = found.dataset.model_copy(update={"snapshot": snapshot})
+    return plan(replace(asked, dataset=dataset), clients, now)
 
 
 def plan(asked: Asked, clients: Clients, now: Clock) -> Run:
@@ -164,12 +166,7 @@ def try_to_submit(run: Run, clients: Clients, now: Clock) -> Run:
             fence=storage_fence(clients.storage),
         )
     except TransientError as error:
-        return replace_note(run, error)
-
-
-def replace_note(run: Run, error: KickoffError) -> Run:
-    """For the answer only: what kept the run from being submitted at once."""
-    return run.model_copy(update={"waiting_for": str(error)})
+        return run.model_copy(update={"waiting_for": str(error)})  # for the answer only
 
 
 def _outcome(run: Run, created: bool) -> Outcome:
