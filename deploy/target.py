@@ -9,7 +9,7 @@ from kickoff.clients import Clients
 from kickoff.errors import ConfigurationError
 from kickoff.settings import Settings
 
-from deploy.local.stack import default_state, running_environ
+from deploy.local.stack import PROJECT, REGION, TRAINER_IMAGE, default_state, running_environ
 
 
 @dataclass(frozen=True)
@@ -37,3 +37,11 @@ def connect(state: Path | None = None) -> Target:
             )
         os.environ.update(environ)
     return Target(Settings.from_environ(os.environ))
+
+
+def offline_settings(state: Path | None = None) -> Settings:
+    """Settings for what needs recipes and policy alone: the target's, else those that a local stack would have."""
+    environ = os.environ if "KICKOFF_PROJECT" in os.environ else running_environ(state or default_state())
+    return Settings.from_environ(
+        environ or {"KICKOFF_PROJECT": PROJECT, "KICKOFF_REGION": REGION, "KICKOFF_TRAINER_IMAGE": TRAINER_IMAGE}
+    )
