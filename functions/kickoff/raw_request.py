@@ -29,7 +29,7 @@ _SPELLINGS = {
 }
 _JOB_FIELDS = frozenset(MESSAGES["CustomJob"]) - {"jobSpec"}
 _SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "dash", "/usr/bin/env"})
-_GCLOUD_KEYS = frozenset(
+GCLOUD_KEYS = frozenset(
     {"args", "command", "python_package_uris", "display_name", "labels", "network", "service_account"}
     | {"persistent_resource_id", "enable_web_access", "enable_dashboard_access", "kms_key"}
 )
@@ -186,7 +186,7 @@ def _flags(form: str, rest: dict[str, Any], raw: RawRequest, config: object, fau
                 fault(("worker_pool_spec",), f"is {shown(pools)}; it must be a list of --worker-pool-spec strings")
             )
             del rest["worker_pool_spec"]
-    known = _GCLOUD_KEYS | {"worker_pool_spec"}
+    known = GCLOUD_KEYS | {"worker_pool_spec"}
     faults += [unknown_key((key,), known) for key in rest if key not in known]
     return {key: item for key, item in rest.items() if key in known}
 

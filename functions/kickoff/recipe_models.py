@@ -25,7 +25,7 @@ _DURATION = re.compile(r"([0-9]{1,9})([smhd]?)", re.ASCII)
 class Section(BaseModel):
     """Immutable, no unknown keys, no conversions: `"3"` is not a number here."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 def parse_duration(value: object) -> int:
@@ -169,11 +169,7 @@ class Pool(Section):
     image: str | None = None
 
 
-ExtraPool = Annotated[
-    Pool | None,
-    BeforeValidator(_pool),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/Pool"}, {"type": "null"}]}),
-]
+ExtraPool = Annotated[Pool | None, BeforeValidator(_pool, json_schema_input_type=int | Pool | None)]
 
 
 class Scheduling(Section):
