@@ -156,7 +156,7 @@ class Stack:
         flags += ["--logs-topic", f"projects/{PROJECT}/topics/{LOGS}", "--images", str(self._images())]
         url = self.processes.wait_for_line(self._module("vertex", "deploy.local.job_service", *flags), _URL)
         self.urls["vertex"] = url
-        self.environ["KICKOFF_VERTEX_ENDPOINT"] = url
+        self.environ["KICKOFF_VERTEX_ENDPOINT"] = self.environ["KICKOFF_LOGGING_ENDPOINT"] = url
         self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"] = f"{url}/"
         self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING"] = f"{url}/"
 

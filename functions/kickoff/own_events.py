@@ -16,7 +16,9 @@ EPOCH = "dev.kickoff.training.epoch.v1"
 FINISHED = "dev.kickoff.training.finished.v1"
 RUN_FINISHED = "dev.kickoff.run.finished.v1"
 
-Identity = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,128}$")]
+"""Empty outside Vertex AI."""
 Metric = Annotated[float, Field(allow_inf_nan=False)] | None
 """null stands for a number that is not finite (a loss that diverged), which JSON cannot say."""
 Metrics = Annotated[dict[Annotated[str, Field(max_length=100)], Metric], Field(max_length=100)]
@@ -31,8 +33,8 @@ class Received(BaseModel):
 class TrainingEpoch(Received):
     """The primary replica has finished an epoch."""
 
-    run_id: Identity
-    job_id: Identity | None = None
+    run_id: RunId
+    job_id: JobId | None = ""
     epoch: int = Field(ge=1, le=1_000_000)
     """Of `epochs`, beginning with 1."""
     epochs: int = Field(ge=1, le=1_000_000)
@@ -43,8 +45,8 @@ class TrainingEpoch(Received):
 class TrainingFinished(Received):
     """The primary replica has trained and exported its model; the job itself may still be running."""
 
-    run_id: Identity
-    job_id: Identity | None = None
+    run_id: RunId
+    job_id: JobId | None = ""
     metrics: Metrics = Field(default_factory=dict)
     model_uri: str = Field(default="", max_length=2048)
 

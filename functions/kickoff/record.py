@@ -30,6 +30,7 @@ from kickoff.errors import PublishFailed, StorageUnavailable
 from kickoff.event_types import Event, JobHint
 from kickoff.jobs import JobView, is_same_job, run_state
 from kickoff.ledger.protocol import Ledger
+from kickoff.logs import read_last_lines
 from kickoff.own_events import RUN_FINISHED, build_pubsub_message, build_run_finished
 from kickoff.points import around
 from kickoff.progress import build_note, final_words, write_note
@@ -167,5 +168,6 @@ class Recorder:
                 log.warning("run %s has ended, and that could not be published yet: %s", run.run_id, error)
                 return False
         if self.settings.webhook:
-            post(self.settings.webhook, build_slack_message(run, (), self.settings.dashboard_url))
+            lines = read_last_lines(self.settings.logging_endpoint, run) if run.state is State.FAILED else []
+            post(self.settings.webhook, build_slack_message(run, lines, self.settings.dashboard_url))
         return True

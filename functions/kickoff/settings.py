@@ -37,7 +37,10 @@ class Settings:
     lease_margin: float
     """Seconds beyond the create deadline before another process may resolve a submission."""
     webhook: str
+    """Where the end of a run is told to people, in Slack's form; empty: nowhere."""
     dashboard_url: str
+    logging_endpoint: str = "https://logging.googleapis.com"
+    """Cloud Logging; an ``http://`` endpoint is never sent credentials."""
 
     @property
     def lease(self) -> float:
@@ -68,6 +71,7 @@ class Settings:
             lease_margin=_seconds(environ, "KICKOFF_LEASE_MARGIN", 120.0, faults),
             webhook=environ.get("KICKOFF_WEBHOOK", ""),
             dashboard_url=environ.get("KICKOFF_DASHBOARD_URL", ""),
+            logging_endpoint=environ.get("KICKOFF_LOGGING_ENDPOINT", cls.logging_endpoint),
         )
         if faults:
             raise ConfigurationError.from_faults(faults)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from kickoff.record import Recorded, Recorder
 from kickoff.runs import Run, State
 from kickoff.storage import Storage
 
+from deploy.local.job_service.images import Image
 from deploy.local.pubsub.server import PubSubServer
 from tests.kickoff.lab import Lab
 from tests.kickoff.uploading import storage_server
@@ -308,3 +310,19 @@ def test_the_webhook_says_what_failed_and_holds_nothing_up(
     answer(500)
     other = ended(lab, submitted(lab, name="m-2"))
     assert line(recorder, other, "Job completed successfully.").ended and lab.run(other).finished_published
+
+
+def test_the_webhook_has_the_last_lines_of_the_replica_that_failed(
+    lab: Lab, recorder: Recorder, webhook: tuple[str, list[dict[str, Any]], Callable[[int], None]]
+) -> None:
+    url, taken, _ = webhook
+    code = "import sys; print('loading'); print('ValueError: no classes', file=sys.stderr); sys.exit(3)"
+    lab.server._set_images({"talking": Image((sys.executable, "-c", code))})
+    run = ended(lab, submitted(lab, "talking", "talking"))
+    settings = replace(recorder.settings, webhook=url, logging_endpoint=lab.server.url)
+    line(replace(recorder, settings=settings), run, "Job failed.")
+    text = json.dumps(taken)
+    assert "exited with status 3" in text and "loading\\nValueError: no classes" in text
+    other = ended(lab, submitted(lab, "broken", "m-2"))
+    line(replace(recorder, settings=replace(settings, logging_endpoint="http://127.0.0.1:9")), other, "Job failed.")
+    assert len(taken) == 2 and lab.run(other).finished_published
