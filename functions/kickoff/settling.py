@@ -22,7 +22,7 @@ from kickoff.datasets import (
     build_snapshot,
     is_data,
 )
-from kickoff.errors import StorageUnavailable
+from kickoff.errors import LedgerUnavailable, StorageUnavailable
 from kickoff.event_types import Upload
 from kickoff.holds import (
     CLOSINGS,
@@ -127,7 +127,7 @@ def settle_due(
 ) -> Iterator[Settled]:
     """The sweep's part: looks at no more than `limit` holds that are due, yields the complete ones.
 
-    A hold whose bucket does not answer says so, and the others go on.
+    A hold that cannot be looked at says why, and the others go on.
     """
     for closing in list_all(ledger, CLOSINGS):
         if is_left_behind(closing, now) and (rule := _find_rule(recipes, closing)):
@@ -141,8 +141,10 @@ def settle_due(
             continue
         try:
             outcome = _advance(rule, hold, ledger, storage, now)
-        except StorageUnavailable as error:
-            keep(ledger, hold, Waiting(str(error), RETRY), now)
+        except LedgerUnavailable:
+            raise
+        except Exception as error:  # one hold's trouble must not stop the others, whatever it is
+            keep(ledger, hold, Waiting(f"another try, after {type(error).__name__}: {error}", RETRY), now)
             continue
         if isinstance(outcome, Settled):
             yield outcome

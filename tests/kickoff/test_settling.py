@@ -54,7 +54,7 @@ def test_one_run_for_each_version_of_a_dataset(tmp_path: Path, name: str, mode: 
     def put(files: dict[str, bytes], all_files: dict[str, bytes]) -> None:
         whole = {root + each: data for each, data in files.items()}
         if mode in FINAL:
-            whole[root + FINAL[mode]] = build_manifest(world, all_files, pinned=False) if mode == "manifest" else b""
+            whole[root + FINAL[mode]] = build_manifest(all_files, pinned=False) if mode == "manifest" else b""
         assert upload_in_parallel(world, whole, chance) == []
         world.skew = timedelta(minutes=1)  # holds are due; what is quiet, Cloud Storage's own clock says
         world.settle_all()
@@ -81,7 +81,8 @@ class Counting:
     """A ledger or storage that notes which methods were called, and does them."""
 
     def __init__(self, inner: Any) -> None:
-        self.inner, self.calls = inner, []  # type: Any, list[tuple[str, Any]]
+        self.inner = inner
+        self.calls: list[tuple[str, Any]] = []
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
@@ -96,7 +97,7 @@ class Counting:
 @pytest.mark.parametrize("mode", ["quiet", "marker", "manifest"])
 def test_an_event_reads_the_hold_and_nothing_else(tmp_path: Path, name: str, mode: str) -> None:
     world = world_of(tmp_path, name, mode)
-    world.ledger = ledger = Counting(world.ledger)  # type: ignore[assignment]
+    world.ledger = ledger = Counting(world.ledger)
     world.storage = storage = Counting(world.storage)  # type: ignore[assignment]
     for i in range(5):
         assert isinstance(world.deliver(Upload(BUCKET, f"{name}/{mode}/{i}.jpg", i + 1, 1))[0], Held)
@@ -143,7 +144,7 @@ def test_a_manifest_names_what_is_missing_and_changed(tmp_path: Path, name: str)
     files = {f"{i}.jpg": b"%d" % i for i in range(4)}
     world.upload(root + "0.jpg", b"0")
     world.upload(root + "1.jpg", b"?")
-    (held,) = world.deliver(world.upload(root + "manifest.json", build_manifest(world, files, pinned=True)))
+    (held,) = world.deliver(world.upload(root + "manifest.json", build_manifest(files, pinned=True)))
     assert isinstance(held, Held)
     assert held.waiting_for.startswith("3 of the 4 files in manifest.json: 1.jpg has crc32c ")
     assert held.waiting_for.endswith("2.jpg is missing, 3.jpg is missing")
@@ -325,7 +326,7 @@ def _crash(world: World, n: int, after: bool, events: list[Upload]) -> bool:
     """Deliver and sweep, dying at the n-th call. False: there were fewer calls."""
     countdown = [n]
     ledger, storage = world.ledger, world.storage
-    world.ledger = Crashing(ledger, countdown, after)  # type: ignore[assignment]
+    world.ledger = Crashing(ledger, countdown, after)
     world.storage = Crashing(storage, countdown, after)  # type: ignore[assignment]
     try:
         for event in events:
@@ -434,7 +435,9 @@ def test_a_bucket_that_does_not_answer_holds_only_its_own_dataset(tmp_path: Path
     world.sweep()
     assert [settled.recipe for settled in world.runs.values()] == ["marker"], "found without its marker's event"
     (view,) = holds(world.ledger)
-    assert view.waiting_for == f"gs://{BUCKET}/{name}/quiet/ could not be reached: 503"
+    assert view.waiting_for == (
+        f"another try, after StorageUnavailable: gs://{BUCKET}/{name}/quiet/ could not be reached: 503"
+    )
     world.storage = Storage("acme")
     world.skew = timedelta(minutes=5)
     world.settle_all()

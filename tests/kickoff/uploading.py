@@ -1,5 +1,6 @@
 """A real bucket, a real ledger, and clients that upload: what the tests and the bench of settling share."""
 
+import base64
 import json
 import os
 import random
@@ -15,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 from kickoff.event_types import Upload
 from kickoff.holds import holds
 from kickoff.ledger import AlreadyExists, Ledger, open_ledger
@@ -44,13 +46,13 @@ HOWS = {
 
 
 @contextmanager
-def storage_server() -> Iterator[str]:
+def storage_server(*more_flags: str) -> Iterator[str]:
     """fake-gcs-server on a free port, as ``STORAGE_EMULATOR_HOST`` says to the official client meanwhile."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-log-level", "error"]
-    process = subprocess.Popen([storage_binary(), *flags], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([storage_binary(), *flags, *more_flags], stderr=subprocess.DEVNULL)
     before = os.environ.get("STORAGE_EMULATOR_HOST")
     os.environ["STORAGE_EMULATOR_HOST"] = f"http://127.0.0.1:{port}"
     try:
@@ -152,14 +154,11 @@ def make_world(folder: Path, root: str, *names: str) -> World:
     return World(make_recipes(root, *names), open_ledger(f"sqlite://{folder}/ledger.db"), storage, client)
 
 
-def build_manifest(world: World, files: dict[str, bytes], *, pinned: bool) -> bytes:
+def build_manifest(files: dict[str, bytes], *, pinned: bool) -> bytes:
     """A manifest of `files` (relative name -> bytes), with checksums or names alone."""
-    import google_crc32c
 
     def entry(name: str, data: bytes) -> object:
-        import base64
-
-        checksum = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+        checksum = base64.b64encode(google_crc32c.value(data).to_bytes(4)).decode()
         return {"name": name, "crc32c": checksum, "size": len(data)} if pinned else name
 
     return json.dumps({"files": [entry(name, data) for name, data in files.items()]}).encode()
@@ -192,11 +191,9 @@ def upload_in_parallel(world: World, files: dict[str, bytes], chance: random.Ran
         each.start()
     try:
         with ThreadPoolExecutor(clients) as pool:
-            for done in [pool.submit(upload, name) for name in order]:
-                done.result(timeout=120)
+            list(pool.map(upload, order, timeout=300))
             chance.shuffle(late)
-            for done in [pool.submit(world.deliver, event) for event in late]:
-                done.result(timeout=120)
+            list(pool.map(world.deliver, late, timeout=300))
     finally:
         over.set()
         for each in sweeps:
