@@ -15,6 +15,7 @@ trap 'rm -rf "$work"' EXIT
 
 say() { printf '\n== %s\n' "$*"; }
 exists() { "$@" >/dev/null 2>&1; }
+url() { echo "https://$region-$project.cloudfunctions.net/kickoff-$1"; }
 account() { echo "kickoff-$1@$project.iam.gserviceaccount.com"; }
 
 # grant MEMBER ROLE COMMAND...: a new account takes seconds to be known everywhere, so try again.
@@ -61,6 +62,7 @@ done
 on_bucket start-training roles/storage.objectViewer data
 on_bucket sweep roles/storage.objectViewer data
 on_bucket run roles/storage.objectViewer data
+on_bucket start-training roles/storage.objectViewer models
 on_bucket record-completion roles/storage.objectViewer models
 on_bucket sweep roles/storage.objectViewer models
 on_bucket run roles/storage.objectUser models
@@ -107,21 +109,27 @@ while IFS=$'\t' read -r group field; do
 done <"$work/fields"
 
 say "What the functions may do"
-exists gcloud iam roles describe kickoffJobs --project="$project" ||
-  gcloud iam roles create kickoffJobs --project="$project" --title="Kickoff: start, find and cancel jobs" --stage=GA \
-    --permissions="aiplatform.customJobs.create,aiplatform.customJobs.get,aiplatform.customJobs.list,aiplatform.customJobs.cancel"
-ledger="title=kickoff-ledger,expression=resource.name == \"projects/$project/databases/kickoff\""
+# role NAME TITLE PERMISSIONS
+role() {
+  exists gcloud iam roles describe "$1" --project="$project" ||
+    gcloud iam roles create "$1" --project="$project" --title="$2" --stage=GA --permissions="$3"
+}
+jobs=aiplatform.customJobs
+role kickoffJobs "Kickoff: start, find and cancel jobs" "$jobs.cancel,$jobs.create,$jobs.get,$jobs.list"
+role kickoffCancel "Kickoff: cancel jobs" "$jobs.cancel,$jobs.get"
+ledger="title=kickoff-only,expression=resource.name == \"projects/$project/databases/kickoff\""
 for name in start-training record-completion sweep; do
   on_project "$name" "projects/$project/roles/kickoffJobs" --condition=None
   on_project "$name" roles/datastore.user --condition="$ledger"
   on_account "$(account "$name")" roles/iam.serviceAccountUser run
 done
-on_project dashboard roles/datastore.viewer --condition="$ledger"
+on_project dashboard roles/datastore.user --condition="$ledger"
+on_project dashboard "projects/$project/roles/kickoffCancel" --condition=None
 
 say "Trainer image"
 sources="resource.name.startsWith(\"projects/_/buckets/gcf-v2-sources-$number-$region\")"
 on_project build roles/logging.logWriter --condition=None
-on_project build roles/storage.objectViewer --condition="title=kickoff-function-sources,expression=$sources"
+on_project build roles/storage.objectViewer --condition="title=kickoff-only,expression=$sources"
 deploy/gcp/registry.sh "$project" "$region"
 grant "serviceAccount:$(account build)" roles/artifactregistry.writer artifacts repositories add-iam-policy-binding \
   kickoff --location="$region"
@@ -137,21 +145,21 @@ KICKOFF_TRAINER_IMAGE: "$image"
 KICKOFF_EVENTS_TOPIC: "projects/$project/topics/training-events"
 KICKOFF_FINISHED_TOPIC: "projects/$project/topics/run-finished"
 KICKOFF_SERVICE_ACCOUNT: "$(account run)"
-KICKOFF_DASHBOARD_URL: "https://$region-$project.cloudfunctions.net/kickoff-dashboard"
+KICKOFF_DASHBOARD_URL: "$(url dashboard)"
 END
-# deploy_function NAME TIMEOUT CONCURRENCY INSTANCES: prints the function's URL. The time-out is below the
-# subscriptions' acknowledgement deadline (600 s): a delivery that is still being handled is not sent again.
+# deploy_function NAME TIMEOUT CONCURRENCY INSTANCES. The time-out is below the subscriptions' acknowledgement
+# deadline (600 s): a delivery that is still being handled is not sent again.
 deploy_function() {
   gcloud functions deploy "kickoff-$1" --gen2 --region="$region" --runtime=python312 --source=functions \
     --entry-point="${1//-/_}" --trigger-http --no-allow-unauthenticated --service-account="$(account "$1")" \
     --build-service-account="projects/$project/serviceAccounts/$(account build)" \
     --docker-repository="projects/$project/locations/$region/repositories/kickoff" \
     --env-vars-file="$work/environ.yaml" --update-labels=app=kickoff \
-    --cpu=1 --memory=512Mi --timeout="$2s" --concurrency="$3" --max-instances="$4" --format='value(serviceConfig.uri)'
+    --cpu=1 --memory=512Mi --timeout="$2s" --concurrency="$3" --max-instances="$4"
 }
-start_url=$(deploy_function start-training 540 4 10)
-record_url=$(deploy_function record-completion 540 4 10)
-sweep_url=$(deploy_function sweep 540 1 1)
+deploy_function start-training 540 4 10
+deploy_function record-completion 540 4 10
+deploy_function sweep 540 1 1
 deploy_function dashboard 60 8 2
 may_call push start-training
 may_call push record-completion
@@ -162,48 +170,46 @@ say "Subscriptions"
 agent=service-$number@gcp-sa-pubsub.iam.gserviceaccount.com
 on_account "$agent" roles/iam.serviceAccountOpenIdTokenCreator push
 existing=$(gcloud pubsub subscriptions list --format='value(name.basename())')
-# subscribe TOPIC URL [FILTER]: what cannot be delivered ten times goes to TOPIC-dead-letter, and `kickoff replay` finds it there.
+# subscribe TOPIC FUNCTION [FILTER]: what cannot be delivered ten times goes to TOPIC-dead-letter, and `kickoff replay` finds it there.
 subscribe() {
   grep -qxF "$1-dead-letter" <<<"$existing" || gcloud pubsub subscriptions create "$1-dead-letter" \
     --topic="$1-dead-letter" --ack-deadline=600 --message-retention-duration=31d --expiration-period=never
   grep -qxF "$1-push" <<<"$existing" || gcloud pubsub subscriptions create "$1-push" --topic="$1" \
-    --push-endpoint="$2" --push-auth-service-account="$(account push)" --push-auth-token-audience="$2" \
+    --push-endpoint="$(url "$2")" --push-auth-service-account="$(account push)" --push-auth-token-audience="$(url "$2")" \
     --ack-deadline=600 --message-retention-duration=7d --expiration-period=never \
     --min-retry-delay=10s --max-retry-delay=600s --max-delivery-attempts=10 --dead-letter-topic="$1-dead-letter" \
     ${3:+--message-filter="$3"}
   on_topic "$agent" "$1-dead-letter"
   grant "serviceAccount:$agent" roles/pubsub.subscriber pubsub subscriptions add-iam-policy-binding "$1-push"
 }
-subscribe dataset-uploads "$start_url" 'attributes.eventType = "OBJECT_FINALIZE"'
-subscribe training-requests "$start_url"
-subscribe training-events "$record_url"
-subscribe job-logs "$record_url"
+subscribe dataset-uploads start-training 'attributes.eventType = "OBJECT_FINALIZE"'
+subscribe training-requests start-training
+subscribe training-events record-completion
+subscribe job-logs record-completion
 
 say "Schedules"
 existing=$(gcloud scheduler jobs list --location="$region" --format='value(name.basename(),state)')
-# schedule NAME CRON ZONE URL BODY active|paused
+# schedule NAME CRON ZONE FUNCTION RETRIES active|paused: start_training finds the recipe by the job's name.
 schedule() {
-  local verb=create state
+  local verb=create headers=--headers state
   state=$(awk -v name="$1" '$1 == name {print $2}' <<<"$existing")
-  [[ -z $state ]] || verb=update
-  local headers=--headers
-  [[ $verb == create ]] || headers=--update-headers
-  gcloud scheduler jobs "$verb" http "$1" --location="$region" --schedule="$2" --time-zone="$3" --uri="$4" \
-    --http-method=POST --message-body="$5" "$headers=Content-Type=application/json" --attempt-deadline=540s \
-    --oidc-service-account-email="$(account scheduler)" --oidc-token-audience="$4"
+  [[ -z $state ]] || verb=update headers=--update-headers
+  gcloud scheduler jobs "$verb" http "$1" --location="$region" --schedule="$2" --time-zone="$3" \
+    --uri="$(url "$4")" --http-method=POST --message-body='{}' "$headers=Content-Type=application/json" \
+    --oidc-service-account-email="$(account scheduler)" --oidc-token-audience="$(url "$4")" --attempt-deadline=540s \
+    --max-retry-attempts="$5" --min-backoff=10s --max-backoff=300s
   if [[ $6 == paused && $state != PAUSED ]]; then gcloud scheduler jobs pause "$1" --location="$region"; fi
   if [[ $6 == active && $state == PAUSED ]]; then gcloud scheduler jobs resume "$1" --location="$region"; fi
 }
-schedule kickoff-sweep '* * * * *' Etc/UTC "$sweep_url" '{}' active
-wanted=
+schedule kickoff-sweep '* * * * *' Etc/UTC sweep 0 active
+wanted=" kickoff-sweep "
 while IFS=$'\t' read -r recipe cron zone state; do
   [[ -n $recipe ]] || continue
-  schedule "kickoff-recipe-$recipe" "$cron" "$zone" "$start_url" "{\"recipe\": \"$recipe\"}" "$state"
-  wanted+=" kickoff-recipe-$recipe "
+  schedule "kickoff-$recipe" "$cron" "$zone" start-training 5 "$state"
+  wanted+=" kickoff-$recipe "
 done <<<"$schedules"
 while read -r name _; do # a recipe that is gone, or has no schedule any more
-  [[ $name != kickoff-recipe-* || $wanted == *" $name "* ]] ||
-    gcloud scheduler jobs delete "$name" --location="$region"
+  [[ $name != kickoff-* || $wanted == *" $name "* ]] || gcloud scheduler jobs delete "$name" --location="$region"
 done <<<"$existing"
 
 say "Done"

@@ -20,6 +20,7 @@ from tests.gcp.recorder import DIGEST, PROJECT_NUMBER, Call, Recorder, recording
 from tests.gcp.warm_gcloud import available, warm
 
 pytestmark = [
+    pytest.mark.timeout(400),
     pytest.mark.gcloud,
     pytest.mark.skipif(not available(), reason="gcloud is not installed: quickstart.sh was not run"),
 ]
@@ -92,7 +93,7 @@ def test_every_push_is_signed_retried_and_ends_in_a_dead_letter(deployed: Deploy
     assert set(made) == {f"{t}-push" for t in names.SUBSCRIPTIONS} | {names.dead_letter(t) for t in names.SUBSCRIPTIONS}
     for topic, function in names.SUBSCRIPTIONS.items():
         body = made[f"{topic}-push"]
-        url = f"https://kickoff-{function.replace('_', '-')}-x.a.run.app"
+        url = f"https://{REGION}-{PROJECT}.cloudfunctions.net/kickoff-{function.replace('_', '-')}"
         token = {"serviceAccountEmail": email("push"), "audience": url}
         assert body["pushConfig"] == {"pushEndpoint": url, "oidcToken": token}
         assert body["retryPolicy"] == {"minimumBackoff": "10s", "maximumBackoff": "600s"}
@@ -165,15 +166,15 @@ def test_the_services_lines_reach_their_topic(deployed: Deployed) -> None:
 
 def test_the_sweep_and_the_schedules_call_with_their_own_account(deployed: Deployed) -> None:
     jobs = {call.body["name"].rpartition("/")[2]: call.body for call in deployed.made("cloudscheduler", r".*/jobs$")}
-    assert {"kickoff-sweep", "kickoff-recipe-nightly", "kickoff-recipe-monthly"} <= set(jobs)
+    assert {"kickoff-sweep", "kickoff-nightly", "kickoff-monthly"} <= set(jobs)
     assert jobs["kickoff-sweep"]["schedule"] == "* * * * *"
-    nightly = jobs["kickoff-recipe-nightly"]
+    nightly = jobs["kickoff-nightly"]
     assert (nightly["schedule"], nightly["timeZone"]) == ("0 3 * * 1", "Europe/Berlin")
     for job in jobs.values():
         target = job["httpTarget"]
         assert target["oidcToken"] == {"serviceAccountEmail": email("scheduler"), "audience": target["uri"]}
     paused = [call.path for call in deployed.made("cloudscheduler", r".*:pause")]
-    assert [path.rpartition("/")[2] for path in paused] == ["kickoff-recipe-monthly:pause"]
+    assert [path.rpartition("/")[2] for path in paused] == ["kickoff-monthly:pause"]
 
 
 def members(policy: Any) -> set[tuple[str, str, str]]:
@@ -192,7 +193,8 @@ def test_the_project_grants_little_and_the_ledger_by_condition(deployed: Deploye
     assert granted == {
         *((f"projects/{PROJECT}/roles/kickoffJobs", f"serviceAccount:{email(name)}", "") for name in three),
         *(("roles/datastore.user", f"serviceAccount:{email(name)}", ledger) for name in three),
-        ("roles/datastore.viewer", f"serviceAccount:{email('dashboard')}", ledger),
+        ("roles/datastore.user", f"serviceAccount:{email('dashboard')}", ledger),
+        (f"projects/{PROJECT}/roles/kickoffCancel", f"serviceAccount:{email('dashboard')}", ""),
         ("roles/logging.logWriter", f"serviceAccount:{email('build')}", ""),
         ("roles/storage.objectViewer", f"serviceAccount:{email('build')}", sources),
     }
@@ -212,7 +214,7 @@ def test_a_second_run_makes_nothing_anew(deployed: Deployed) -> None:
         "DELETE cloudscheduler",
     }
     (gone,) = [call.path for call in changing if call.method == "DELETE"]
-    assert gone.endswith("/jobs/kickoff-recipe-monthly")
+    assert gone.endswith("/jobs/kickoff-monthly")
 
 
 def test_a_second_run_grants_nothing_new(deployed: Deployed) -> None:
