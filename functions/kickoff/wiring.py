@@ -1,7 +1,6 @@
 """Puts the parts together for the two entry points that follow runs: record_completion and sweep."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from kickoff.answers import Outcome
 from kickoff.clients import Clients
@@ -14,7 +13,7 @@ from kickoff.record import Recorder
 from kickoff.runs import Run, State, Trigger
 from kickoff.settling import Settled, settle_due
 from kickoff.start import start_settled
-from kickoff.sweep_pass import run_pass
+from kickoff.sweep_pass import SweepReport, run_pass
 from kickoff.switches import pause_reason
 from kickoff.updating import Clock, update_run
 
@@ -46,9 +45,9 @@ def start_next(run: Run, clients: Clients, now: Clock) -> None:
         return
 
 
-def sweep_all(clients: Clients, now: Clock) -> dict[str, Any]:
+def sweep_all(clients: Clients, now: Clock) -> SweepReport:
     """One pass over everything that no event told us."""
-    report = run_pass(
+    return run_pass(
         clients.ledger,
         clients.vertex,
         settings=clients.settings,
@@ -62,7 +61,6 @@ def sweep_all(clients: Clients, now: Clock) -> dict[str, Any]:
         fence=storage_fence(clients.storage),
         max_total=clients.policy.max_active_total,
     )
-    return report.to_json()
 
 
 def build_recorder(clients: Clients, now: Clock) -> Recorder:
