@@ -117,7 +117,7 @@ def by_protobuf(value: Any) -> Any:
         return None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(message("CustomJobSpec"))
 def test_it_takes_and_refuses_what_protobuf_does(value: Any) -> None:
     expected = by_protobuf(value)

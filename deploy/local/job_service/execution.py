@@ -198,8 +198,7 @@ class Execution:
         uris = None
         if self.spec.get("enableWebAccess"):
             uris = {r.name: f"{self._services.url()}/web/{self.id}/{r.name}" for r in self._replicas}
-        now = timestamp(self._services.clock.now())
-        if self._move(states.RUNNING, startTime=now, **({"webAccessUris": uris} if uris else {})):
+        if self._move(states.RUNNING, "startTime", webAccessUris=uris):
             self._log("Job is running.")
             if self._limit is None:
                 self._limit = get_seconds(self.spec, "timeout") or _DEFAULT_TIMEOUT
@@ -359,11 +358,10 @@ class Execution:
         self._ended = True
         self._release_ports()
         error = {"code": CODES.get(status, 1), "message": words} if status else None
-        changes: Json = {"endTime": timestamp(self._services.clock.now()), "webAccessUris": None}
-        if not self._move(state, error=error, **changes):
+        if not self._move(state, "endTime", error=error, webAccessUris=None):
             # Somebody cancelled while it was being torn down: a cancelled job never counts as a success.
             state = states.CANCELLED
-            self._move(state, error={"code": 1, "message": "CANCELED"}, **changes)
+            self._move(state, "endTime", error={"code": 1, "message": "CANCELED"}, webAccessUris=None)
         self._log("Finished tearing down training program.")
         words, severity = _LAST_LINES[state]
         self._log(words, severity=severity)
@@ -377,8 +375,10 @@ class Execution:
 
     # Small things.
 
-    def _move(self, state: str, **changes: Any) -> bool:
+    def _move(self, state: str, stamp: str = "", **changes: Any) -> bool:
+        """Take the job to `state`, with the time under the key `stamp` too. False where the table refuses."""
         now = timestamp(self._services.clock.now())
+        changes |= {stamp: now} if stamp else {}
         return self._services.store.move(CUSTOM_JOBS, self.id, state, now, **changes) is not None
 
     def _log(self, *lines: str, severity: str = "INFO") -> None:

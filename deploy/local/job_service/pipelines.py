@@ -4,6 +4,7 @@ A pipeline runs a CustomJob and, where it is asked to, ends with a Model resourc
 https://cloud.google.com/vertex-ai/docs/training/create-training-pipeline
 """
 
+import json
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -27,18 +28,13 @@ Json = dict[str, Any]
 PIPELINES = "trainingPipelines"
 MODELS = "models"
 _DEFINITION = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"
-_FIELDS = ("display_name", "input_data_config", "training_task_definition", "training_task_inputs", "model_to_upload")
-_FIELDS += ("model_id", "parent_model", "labels", "encryption_spec")
+_FIELDS = (
+    "display_name", "input_data_config", "training_task_definition", "training_task_inputs", "model_to_upload",
+    "model_id", "parent_model", "labels", "encryption_spec",
+)  # fmt: skip
 _OUTPUT_ONLY = (
-    "name",
-    "training_task_metadata",
-    "state",
-    "error",
-    "create_time",
-    "start_time",
-    "end_time",
-    "update_time",
-)
+    "name", "training_task_metadata", "state", "error", "create_time", "start_time", "end_time", "update_time",
+)  # fmt: skip
 _SUCCEEDED = "PIPELINE_STATE_SUCCEEDED"
 TERMINAL = frozenset({_SUCCEEDED, "PIPELINE_STATE_FAILED", "PIPELINE_STATE_CANCELLED"})
 
@@ -106,7 +102,7 @@ class Pipelines:
         if pipeline["state"] in TERMINAL or job is None:
             return pipeline
         state = job["state"].replace("JOB_STATE_", "PIPELINE_STATE_").replace("EXPIRED", "FAILED")
-        times = {key: job[key] for key in ("startTime", "endTime", "updateTime", "error") if key in job}
+        times: Json = {key: job[key] for key in ("startTime", "endTime", "updateTime", "error") if key in job}
         with self._lock:
             current = self._services.store.get(PIPELINES, pipeline["name"].rpartition("/")[2])
             if current is None or current["state"] in TERMINAL:
@@ -122,27 +118,29 @@ class Pipelines:
         name = f"projects/{self._projects.in_names(project)}/locations/{region}/{MODELS}/{new_id()}"
         base = job["jobSpec"].get("baseOutputDirectory", {}).get("outputUriPrefix", "").rstrip("/")
         now = timestamp(self._services.clock.now())
-        model = {**pipeline["modelToUpload"], "name": name, "versionId": "1", "trainingPipeline": pipeline["name"]}
-        model |= {"createTime": now, "updateTime": now} | ({"artifactUri": f"{base}/model"} if base else {})
+        model: Json = {
+            **pipeline["modelToUpload"],
+            "name": name,
+            "versionId": "1",
+            "trainingPipeline": pipeline["name"],
+        }
+        model |= {"createTime": now, "updateTime": now}
+        model |= {"artifactUri": f"{base}/model"} if base else {}
         self._services.store.add(MODELS, project, region, model)
         return model
 
 
 def _parse_pipeline(body: object) -> Json:
     """The fields of a pipeline in camelCase. Raises ApiError (400) for unknown ones and missing ones."""
-    given = body if isinstance(body, dict) else {}
+    if not isinstance(body, dict):
+        raise invalid_payload([Violation("training_pipeline", "training_pipeline must be an object.")])
     by_key = {key: camel(name) for name in (*_FIELDS, *_OUTPUT_ONLY) for key in (name, camel(name))}
-    unknown = sorted(set(given) - set(by_key))
-    if unknown or not isinstance(body, dict):
-        found = [
-            f"Invalid JSON payload received. Unknown name \"{key}\" at 'training_pipeline': Cannot find field."
-            for key in unknown
-        ]
-        raise invalid_payload(
-            [Violation("training_pipeline", words) for words in found or ["training_pipeline must be an object."]]
-        )
+    unknown = [json.dumps(key) for key in sorted(set(body) - set(by_key))]
+    if unknown:
+        words = "Invalid JSON payload received. Unknown name {} at 'training_pipeline': Cannot find field."
+        raise invalid_payload([Violation("training_pipeline", words.format(name)) for name in unknown])
     wanted = {camel(name) for name in _FIELDS}
-    pipeline = {by_key[key]: value for key, value in given.items() if by_key[key] in wanted and value is not None}
+    pipeline = {by_key[key]: value for key, value in body.items() if by_key[key] in wanted and value is not None}
     violations = []
     if not isinstance(pipeline.get("displayName"), str) or not 1 <= len(pipeline["displayName"]) <= 128:
         violations.append(Violation("display_name", "Display name must have from 1 to 128 characters."))
