@@ -37,11 +37,10 @@ class RunRow:
         return (
             self.run_id,
             self.state,
-            f"{self.created.astimezone():%Y-%m-%d %H:%M:%S}",
+            f"{self.created.astimezone():%m-%d %H:%M:%S}",
             "" if self.seconds is None else f"{self.seconds:.0f} s",
             self.epoch,
             "" if self.accuracy is None else f"{self.accuracy:.4f}",
-            self.job_id,
             self.note,
         )
 

@@ -27,9 +27,17 @@ def utc_now() -> datetime:
 @functions_framework.http
 def start_training(request: "flask.Request") -> Answer:
     """An upload, a message or a schedule: at most one run each."""
-    from kickoff.start import start
+    from kickoff.errors import MalformedEvent
+    from kickoff.start import refuse, start
 
-    return answer(lambda: start(read(request), clients(), utc_now))
+    def act() -> Any:
+        try:
+            event = read(request)
+        except MalformedEvent as error:
+            return refuse(error, request.get_data(), clients(), utc_now)
+        return start(event, clients(), utc_now)
+
+    return answer(act)
 
 
 @functions_framework.http

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from kickoff.errors import InvalidRequest
 from kickoff.runs import Run, State
+from rich.markup import escape
 from rich.table import Table
 
 from deploy.console import console
@@ -50,13 +51,14 @@ def runs(
 
 
 def build_table(rows: list[RunRow]) -> Table:
-    table = Table(box=None, header_style="bold")
-    for name in ("run", "state", "created", "took", "epoch", "accuracy", "job", "waits for / note"):
-        table.add_column(name, no_wrap=name in ("run", "state", "created", "took", "job"))
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("run", "state", "created", "took", "epoch", "val acc"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("waits for / note", overflow="fold", min_width=16)
     for row in rows:
-        table.add_row(*row.cells())
+        table.add_row(*map(escape, row.cells()))
     if not rows:
-        table.add_row("no runs yet", *[""] * 7)
+        table.add_row("no runs yet")
     return table
 
 
@@ -69,7 +71,7 @@ def show(run_id: RunId, as_json: AsJson = False) -> None:
         return
     table = Table(box=None, show_header=False)
     for name, value in run_details(run, target.clients.ledger):
-        table.add_row(f"[bold]{name}[/bold]", value)
+        table.add_row(f"[bold]{name}[/bold]", escape(value))
     console.print(table)
 
 

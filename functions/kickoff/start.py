@@ -1,5 +1,6 @@
 """An event in, at most one run for each recipe that it concerns: gather, decide, apply."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
@@ -7,7 +8,7 @@ from datetime import UTC
 from kickoff.answers import Outcome
 from kickoff.clients import Clients
 from kickoff.duplicates import storage_fence
-from kickoff.errors import PermanentError, TransientError
+from kickoff.errors import MalformedEvent, PermanentError, TransientError
 from kickoff.events import Event, Ignored, Message, Tick, Upload
 from kickoff.outbox import accept, submit
 from kickoff.plan import Asked, build_refused, build_run
@@ -37,6 +38,14 @@ def start(event: Event, clients: Clients, now: Clock) -> list[Outcome]:
     if isinstance(event, Tick):
         return [start_tick(event, clients, now)]
     return [Outcome("ignored", reason="tells of a job; record_completion takes those")]
+
+
+def refuse(error: MalformedEvent, body: bytes, clients: Clients, now: Clock) -> list[Outcome]:
+    """An envelope that cannot be read is recorded once, however often the same bytes come."""
+    digest = hashlib.sha256(body).hexdigest()
+    trigger = Trigger(kind="message", event_id=f"sha256:{digest}")
+    run = build_refused((CUSTOM, "malformed", digest), trigger, error, settings=clients.settings, now=now())
+    return [accept_and_submit(run, clients, now)]
 
 
 def start_uploads(event: Upload | Ignored, clients: Clients, now: Clock) -> list[Outcome]:

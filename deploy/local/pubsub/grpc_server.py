@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from google.pubsub_v1 import types
 
-from deploy.local.pubsub.api import RPCS, Api, Rpc, build_received, wake
+from deploy.local.pubsub.api import PULL_BYTES, RPCS, Api, Rpc, build_received, wake
 from deploy.local.pubsub.backlog import Ask, Holder
 from deploy.local.pubsub.errors import PubSubError, invalid
 
@@ -42,7 +42,7 @@ def build_server(api: Api, address: str) -> tuple[grpc.Server, int]:
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise OSError(f"cannot listen on {address}: {error}") from error
+        raise OSError(f"cannot listen on {address}: is the port taken?") from error
     return server, port
 
 
@@ -117,7 +117,7 @@ class _Stream:
     def _ask(self) -> Ask:
         messages = min(1000, self._max_messages - self._holder.messages)
         room = self._max_bytes - self._holder.bytes
-        return Ask(messages if room > 0 else 0, min(room, 4_000_000), self._deadline)
+        return Ask(messages if room > 0 else 0, min(room, PULL_BYTES), self._deadline)
 
     def _ended(self) -> bool:
         return self._half_closed or self._error is not None or not self._context.is_active()

@@ -122,4 +122,7 @@ class RestServer(ThreadingHTTPServer):
 
     def __init__(self, api: Api, host: str, port: int) -> None:
         self.api = api
-        super().__init__((host, port), _Handler)
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error
