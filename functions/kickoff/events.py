@@ -3,7 +3,7 @@
 `parse_event` is the one way in; docs/envelopes.md lists what each real-world envelope becomes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,19 +31,24 @@ _OTHERS = {
     "google.cloud.storage.object.v1.metadataUpdated": "only an object's metadata changed",
     RUN_FINISHED: "Kickoff's own word that a run ended",
 }
-_FOREIGN_ATTRIBUTES = {
-    "a Cloud Build notification": {"buildid", "status"},
-    "a billing budget's alert": {"billingaccountid", "budgetid"},
-    "a Cloud Deploy notification": {"action", "resourcetype"},
-    "a Cloud Storage Transfer notification": {"transferjobname"},
-}
-_FOREIGN_DATA = {
-    "an Artifact Registry notification": {"action", "digest"},
-    "a Cloud Monitoring incident": {"incident", "version"},
-    "a Security Command Center finding": {"notificationConfigName", "finding"},
-    "an asset inventory feed": {"asset", "window"},
-    "a BigQuery transfer's end": {"dataSourceId", "destinationDatasetId"},
-}
+_FOREIGN_ATTRIBUTES = (
+    ("a Cloud Build notification", {"buildid", "status"}),
+    ("a billing budget's alert", {"billingaccountid", "budgetid"}),
+    ("a Cloud Deploy notification", {"action", "resourcetype"}),
+    ("a Storage Transfer notification", {"eventtype", "transferjobname"}),
+    ("a Secret Manager notification", {"eventtype", "secretid"}),
+    ("a GKE notification", {"cluster_name", "type_url"}),
+)
+_FOREIGN_DATA = (
+    ("an Artifact Registry notification", {"action", "digest"}),
+    ("an Artifact Registry notification", {"action", "tag"}),
+    ("an Artifact Analysis notification", {"name", "kind", "notificationTime"}),
+    ("a Cloud Monitoring incident", {"incident", "version"}),
+    ("a Security Command Center finding", {"notificationConfigName", "finding"}),
+    ("an asset inventory feed", {"asset", "window"}),
+    ("a BigQuery transfer's end", {"dataSourceId", "destinationDatasetId"}),
+    ("a Gmail notification", {"emailAddress", "historyId"}),
+)
 _ADDED_BY_PUBSUB = ("googclient_", "cloudpubsubdeadlettersource")
 """Prefixes of attributes that the client libraries and dead-letter forwarding add to a message."""
 
@@ -148,5 +153,6 @@ def _is_json_object_in_base64(data: bytes) -> bool:
     return True
 
 
-def _foreign(table: Mapping[str, set[str]], keys: Mapping[str, Any]) -> str:
-    return next((what for what, marks in table.items() if keys.keys() >= marks), "")
+def _foreign(table: Iterable[tuple[str, set[str]]], keys: Mapping[str, Any]) -> str:
+    """What service's notification it is, by the keys that mark it; empty: none known."""
+    return next((what for what, marks in table if keys.keys() >= marks), "")

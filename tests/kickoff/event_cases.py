@@ -41,7 +41,7 @@ def parse_case(case: Case) -> Event:
             data = base64.b64encode(body).decode()
             body = json.dumps({"message": {"messageId": "1", "data": data}}).encode()
         return parse_event("POST", "/", {"Content-Type": "application/json"}, body)
-    return parse_event(given["method"], given["path"], given["headers"], _body(given))
+    return parse_event(given["method"], given["path"], given["headers"], read_body(given))
 
 
 def outcome(case: Case) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _word(expected: dict[str, Any]) -> str:
     return {"refused": "**refused**", "tick": "Scheduler tick"}.get(kind, str(kind))
 
 
-def _body(given: dict[str, Any]) -> bytes:
+def read_body(given: dict[str, Any]) -> bytes:
     if "body_b64" in given:
         return base64.b64decode(given["body_b64"])
     if "body_text" in given:

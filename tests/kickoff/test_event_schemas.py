@@ -2,6 +2,7 @@
 
 import json
 
+import jsonschema
 import pytest
 from kickoff.own_events import build_run_finished
 from kickoff.runs import JobRecord, State
@@ -23,12 +24,14 @@ def test_a_published_end_has_the_documented_properties_and_no_others() -> None:
     schema = json.loads((FOLDER / "run-finished.json").read_text())
     assert said.keys() == schema["properties"].keys() == set(schema["required"])
     assert schema["additionalProperties"] is False
+    jsonschema.validate(said, schema, format_checker=jsonschema.FormatChecker())
 
 
 def test_a_record_has_the_documented_properties_and_no_others() -> None:
     stored = json.loads(make_run().model_dump_json(exclude={"version"}))
     schema = json.loads((FOLDER / "run.json").read_text())
     assert stored.keys() == schema["properties"].keys()
+    jsonschema.validate(stored, schema)
 
 
 def test_fields_are_described() -> None:
