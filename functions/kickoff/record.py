@@ -30,6 +30,7 @@ from kickoff.errors import PublishFailed, StorageUnavailable
 from kickoff.event_types import Event, JobHint
 from kickoff.jobs import JobView, is_same_job, run_state
 from kickoff.ledger.protocol import Ledger
+from kickoff.log_lines import log_end
 from kickoff.logs import read_last_lines
 from kickoff.own_events import RUN_FINISHED, build_pubsub_message, build_run_finished
 from kickoff.points import around
@@ -113,6 +114,8 @@ class Recorder:
 
         run = update_run(self.ledger, run, decide)
         ended = run.terminal and not before.terminal
+        if ended:
+            log_end(run)
         if run.terminal and is_about(run, hint):
             run = self._announce(run)
         outcome = "recorded" if decision.run else "ignored"

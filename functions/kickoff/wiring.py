@@ -1,12 +1,14 @@
 """Puts the parts together for the two entry points that follow runs: record_completion and sweep."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from kickoff.answers import Outcome
 from kickoff.clients import Clients
 from kickoff.duplicates import storage_fence
 from kickoff.errors import PermanentError, TransientError
 from kickoff.event_types import Event
+from kickoff.log_lines import log_sweep
 from kickoff.lost import find_lost
 from kickoff.outbox import submit_next
 from kickoff.record import Recorder
@@ -47,7 +49,7 @@ def start_next(run: Run, clients: Clients, now: Clock) -> None:
 
 def sweep_all(clients: Clients, now: Clock) -> SweepReport:
     """One pass over everything that no event told us."""
-    return run_pass(
+    report = run_pass(
         clients.ledger,
         clients.vertex,
         settings=clients.settings,
@@ -61,6 +63,10 @@ def sweep_all(clients: Clients, now: Clock) -> SweepReport:
         fence=storage_fence(clients.storage),
         max_total=clients.policy.max_active_total,
     )
+    with suppress(TransientError):
+        queued = clients.ledger.find_runs(states=[State.QUEUED], oldest_first=True, limit=1)
+        log_sweep(report.to_json(), queued[0] if queued else None, now())
+    return report
 
 
 def build_recorder(clients: Clients, now: Clock) -> Recorder:

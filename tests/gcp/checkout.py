@@ -20,7 +20,7 @@ job:
 
 
 def copy_checkout(target: Path) -> Path:
-    """`target` with the folders that quickstart.sh and Terraform read, and two scheduled recipes, one of them paused."""
+    """`target` with what quickstart.sh and Terraform read, and two scheduled recipes, one of them paused."""
     ignore = shutil.ignore_patterns("__pycache__", ".terraform*", "*.tfstate*")
     for name in ("deploy/gcp", "functions", "trainer"):
         shutil.copytree(ROOT / name, target / name, ignore=ignore)

@@ -214,7 +214,9 @@ def _function(recorder: Recorder, call: Call) -> tuple[int, Any] | None:
 def _account(recorder: Recorder, call: Call) -> tuple[int, Any] | None:
     accounts = {k: r for k, r in recorder.resources.items() if k.startswith("iam:") and "@" in k}
     if call.method == "GET":
-        found = [r for r in accounts.values() if call.path.endswith("/serviceAccounts") or call.path.endswith(r["email"])]
+        found = [
+            r for r in accounts.values() if call.path.endswith("/serviceAccounts") or call.path.endswith(r["email"])
+        ]
         if call.path.endswith("/serviceAccounts"):
             return 200, {"accounts": found}
         return (200, found[0]) if found else None
@@ -265,7 +267,11 @@ def _build(recorder: Recorder, call: Call) -> tuple[int, Any]:
     image = {"name": "trainer", "digest": DIGEST}
     place = _resource_name(call.path).split("/builds")[0]
     build = {"id": "build-1", "name": f"{place}/builds/build-1", "projectId": place.split("/")[1], "status": "SUCCESS"}
-    build |= {"results": {"images": [image]}, "logUrl": "https://console.invalid/", "createTime": "2026-01-01T00:00:00Z"}
+    build |= {
+        "results": {"images": [image]},
+        "logUrl": "https://console.invalid/",
+        "createTime": "2026-01-01T00:00:00Z",
+    }
     if call.method == "GET":
         return 200, {**build, "options": {"logging": "CLOUD_LOGGING_ONLY"}}
     substitutions = call.body.get("substitutions", {})
@@ -275,7 +281,10 @@ def _build(recorder: Recorder, call: Call) -> tuple[int, Any]:
         package, _, version = image_tag.partition(":")
         path = f"projects/{project}/locations/{region}/repositories/{name}/packages/{package}"
         version_name = f"{path}/versions/{DIGEST}"
-        recorder.resources[f"artifactregistry:{path}/tags/{version}"] = {"name": f"{path}/tags/{version}", "version": version_name}
+        recorder.resources[f"artifactregistry:{path}/tags/{version}"] = {
+            "name": f"{path}/tags/{version}",
+            "version": version_name,
+        }
         recorder.resources[f"artifactregistry:{version_name}"] = {"name": version_name}
     kind = {"@type": "type.googleapis.com/google.devtools.cloudbuild.v1.BuildOperationMetadata", "build": build}
     build |= {"options": call.body.get("options", {})}
@@ -283,13 +292,20 @@ def _build(recorder: Recorder, call: Call) -> tuple[int, Any]:
 
 
 def _sink(recorder: Recorder, call: Call) -> tuple[int, Any]:
-    sink = {**(call.body or {}), "writerIdentity": f"serviceAccount:service-{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"}
+    sink = {
+        **(call.body or {}),
+        "writerIdentity": f"serviceAccount:service-{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com",
+    }
     recorder.resources[_key(call.api, f"{call.path}/{sink['name']}")] = sink
     return 200, sink
 
 
 def _storage_agent(recorder: Recorder, call: Call) -> tuple[int, Any]:
     return 200, {"email_address": f"service-{PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"}
+
+
+def _nothing(recorder: Recorder, call: Call) -> tuple[int, Any]:
+    return 200, {}
 
 
 def _enable(recorder: Recorder, call: Call) -> tuple[int, Any]:
@@ -313,6 +329,7 @@ _RULES: tuple[tuple[str, str, Any], ...] = (
     ("storage", r"/notificationConfigs$", _notification),
     ("firestore", r"(/indexes|GET .*/fields)$", _index),
     ("cloudbuild", r"/builds", _build),
+    ("iam", r":queryTestablePermissions$", _nothing),
     ("iam", r"^(GET .*/serviceAccounts(/[^:]*)?|POST .*/serviceAccounts)$", _account),
     ("logging", r"^POST .*/sinks$", _sink),
     ("serviceusage", r"^POST ", _enable),

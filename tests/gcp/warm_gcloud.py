@@ -72,7 +72,7 @@ def serve(root: str, path: str) -> None:
     server = socket.socket(socket.AF_UNIX)
     server.bind(path + ".new")
     server.listen()
-    os.rename(path + ".new", path)
+    Path(path + ".new").rename(path)
     learned = Path(path + ".modules")
     while True:
         connection, _ = server.accept()
@@ -83,7 +83,9 @@ def serve(root: str, path: str) -> None:
             known = set(sys.modules)
             status = run(gcloud, connection)
             with learned.open("a") as file:
-                file.writelines(f"{name}\n" for name in sys.modules.keys() - known if name.startswith("googlecloudsdk."))
+                file.writelines(
+                    f"{name}\n" for name in sys.modules.keys() - known if name.startswith("googlecloudsdk.")
+                )
             connection.sendall(bytes([status]))
             os._exit(0)
         connection.close()
