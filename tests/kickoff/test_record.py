@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -326,3 +327,44 @@ def test_the_webhook_has_the_last_lines_of_the_replica_that_failed(
     other = ended(lab, submitted(lab, "broken", "m-2"))
     line(replace(recorder, settings=replace(settings, logging_endpoint="http://127.0.0.1:9")), other, "Job failed.")
     assert len(taken) == 2 and lab.run(other).finished_published
+
+
+class Crash(BaseException):
+    """The process is gone: nothing catches this."""
+
+
+def test_a_crash_at_any_step_is_made_good_by_the_sweep(
+    lab: Lab, recorder: Recorder, ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[str] = []
+    crash_at = -1
+
+    def point(name: str) -> None:
+        passed.append(name)
+        if len(passed) - 1 == crash_at:
+            raise Crash(name)
+
+    def end_a_run(name: str) -> Run:
+        run = ended(lab, lab.submit(lab.queued(name, "instant", max_active=1)))
+        write_model(run)
+        with monkeypatch.context() as patch, suppress(Crash):
+            patch.setattr("kickoff.points.point", point)
+            passed.clear()
+            line(recorder, run, "Job completed successfully.")
+        return run
+
+    end_a_run("whole")
+    steps = list(passed)
+    assert [step for step in steps if "publish" in step] and len(ends.pull()) == 1
+    for crash_at in range(len(steps)):
+        run = end_a_run(f"crash-{crash_at}")
+        assert passed[-1] == steps[crash_at]
+        lab.later(60)
+        lab.sweep(record=recorder.record_run)
+        lab.later(60)
+        lab.sweep(record=recorder.record_run)
+        run = lab.run(run)
+        assert run.state is State.SUCCEEDED and run.finished_published and not run.slots, steps[crash_at]
+        assert run.model_digest and run.next_attempt_at is None
+        said = {message.attributes["ce-id"] for message in ends.pull()}
+        assert said == {f"{run.run_id}/finished"}, steps[crash_at]
