@@ -41,8 +41,8 @@ class Clients:
         return self.publish_messages(topic, [{"data": body, "attributes": attributes} for body in bodies])
 
     def publish_messages(self, topic: str, messages: list[dict[str, Any]]) -> list[str]:
-        # The client's own `publish` collects batches; the generated one below it is one request.
-        return list(GeneratedPublisher.publish(self.publisher, topic=topic, messages=messages).message_ids)
+        # The client's own `publish` collects batches; the generated one below it is one request, not tried again.
+        return list(GeneratedPublisher.publish(self.publisher, topic=topic, messages=messages, retry=None).message_ids)
 
     def pull(self, subscription: str, count: int = 1, seconds: float = 10.0) -> list[Any]:
         """`count` received messages, or those that came within `seconds`."""
@@ -170,7 +170,7 @@ def google_emulator(jar: Path) -> Iterator[str]:
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, stdin=subprocess.DEVNULL
     )
     try:
-        wait_for(lambda: _listens(port) or process.poll() is not None, 60, lambda: "the Java emulator did not start")
+        wait_for(lambda: listens(port) or process.poll() is not None, 60, lambda: "the Java emulator did not start")
         assert process.poll() is None, "the Java emulator ended at once"
         yield f"127.0.0.1:{port}"
     finally:
@@ -178,6 +178,6 @@ def google_emulator(jar: Path) -> Iterator[str]:
         process.wait(10)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

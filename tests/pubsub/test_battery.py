@@ -394,7 +394,7 @@ def test_a_stream_holds_no_more_than_it_asked_for(either: Clients) -> None:
         subscription=name, stream_ack_deadline_seconds=60, max_outstanding_messages=3
     )
     acks: list[str] = []
-    done = []
+    done: list[bool] = []
 
     def requests() -> Iterator[Any]:
         yield first
