@@ -38,3 +38,10 @@ def test_fields_are_described() -> None:
     schema = json.loads((FOLDER / "run.json").read_text())
     assert schema["properties"]["model_digest"]["description"].startswith("SHA-256")
     assert schema["$defs"]["JobRecord"]["properties"]["name"]["description"]
+
+
+def test_the_example_in_the_docs_is_valid() -> None:
+    text = (FOLDER.parent / "events.md").read_text()
+    example = json.loads(text.partition("```json\n")[2].partition("```")[0])
+    schema = json.loads((FOLDER / "run-finished.json").read_text())
+    jsonschema.validate(example, schema, format_checker=jsonschema.FormatChecker())
