@@ -69,12 +69,7 @@ def load_yaml(text: str, file: str) -> Document:
 
 
 def _load(text: str, file: str) -> Document:
-    for event in yaml.parse(text, Loader=_Loader):
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _error(file, line, "has an anchor or alias; write the value out")
-        if tag := getattr(event, "tag", None):
-            raise _error(file, line, f"has a tag {tag!r}; plain values only")
+    _check_events(text, file)
     node = yaml.compose(text, Loader=_Loader)
     lines: dict[KeyPath, int] = {}
     faults = list(_walk(node, (), lines, file)) if node else []
@@ -88,11 +83,22 @@ def _load(text: str, file: str) -> Document:
     return Document(file, value, lines)
 
 
+def _check_events(text: str, file: str) -> None:
+    """Refuse what would be costly to compose, as soon as it shows: PyYAML is quadratic in the depth."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise _error(file, line, f"nests more than {MAX_DEPTH} deep")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise _error(file, line, "has an anchor or alias; write the value out")
+        if tag := getattr(event, "tag", None):
+            raise _error(file, line, f"has a tag {tag!r}; plain values only")
+
+
 def _walk(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], file: str) -> Iterator[Fault]:
     lines[path] = node.start_mark.line + 1
-    if len(path) > MAX_DEPTH:
-        yield _fault(file, lines[path], f"nests more than {MAX_DEPTH} deep")
-        return
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield from _walk(item, (*path, index), lines, file)
