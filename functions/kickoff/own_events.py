@@ -101,15 +101,20 @@ def build_run_finished(run: Run) -> RunFinished:
 
 
 def build_pubsub_message(
-    event_type: str, source: str, event_id: str, time: datetime, data: BaseModel
+    event_type: str, source: str, event_id: str, time: datetime, data: BaseModel, **others: str
 ) -> tuple[bytes, dict[str, str]]:
-    """(data, attributes) of a Pub/Sub message that carries the CloudEvent in binary mode."""
-    attributes = {
-        "ce-specversion": "1.0",
-        "ce-type": event_type,
-        "ce-source": source,
-        "ce-id": event_id,
-        "ce-time": time.isoformat().replace("+00:00", "Z"),
-        "content-type": "application/json",
+    """(data, attributes) of a Pub/Sub message that carries the CloudEvent in binary mode.
+
+    `others` are further attributes of the event, which subscriptions can filter by.
+    """
+    event = {
+        "specversion": "1.0",
+        "type": event_type,
+        "source": source,
+        "id": event_id,
+        "time": time.isoformat().replace("+00:00", "Z"),
+        **others,
     }
+    attributes = {f"ce-{name}": value for name, value in event.items()}
+    attributes["content-type"] = "application/json"
     return json.dumps(data.model_dump(mode="json"), ensure_ascii=False).encode(), attributes

@@ -160,10 +160,15 @@ class Recorder:
 
     def _publish(self, run: Run) -> bool:
         if self.settings.finished_topic:
-            source = f"//kickoff.dev/projects/{run.project}/locations/{run.region}"
-            finished = build_run_finished(run)
             message = build_pubsub_message(
-                RUN_FINISHED, source, f"{run.run_id}/finished", run.history[-1].time, finished
+                RUN_FINISHED,
+                f"//kickoff.dev/projects/{run.project}/locations/{run.region}",
+                f"{run.run_id}/finished",
+                run.history[-1].time,
+                build_run_finished(run),
+                subject=run.run_id,
+                recipe=run.recipe,
+                state=run.state.value,
             )
             try:
                 self.bus.publish(self.settings.finished_topic, *message)

@@ -152,6 +152,19 @@ def test_all_hints_again_and_late_change_and_publish_nothing(lab: Lab, recorder:
     assert lab.run(run) == before and ends.pull() == []
 
 
+def test_a_subscription_can_ask_for_successes_of_one_recipe(lab: Lab, recorder: Recorder, ends: Ends) -> None:
+    name = f"{SUBSCRIPTION}-of-flowers"
+    only = 'attributes.ce-state = "SUCCEEDED" AND attributes.ce-recipe = "flowers"'
+    ends.subscriber.create_subscription(request={"name": name, "topic": TOPIC, "filter": only})
+    good, bad = submitted(lab, "instant"), submitted(lab, "broken", "m-2")
+    for run in (bad, good):
+        assert line(recorder, ended(lab, run), "Job completed successfully.").ended
+    found = ends.subscriber.pull(subscription=name, max_messages=9, return_immediately=True, timeout=10)
+    ends.subscriber.delete_subscription(subscription=name)
+    assert [each.message.attributes["ce-subject"] for each in found.received_messages] == [good.run_id]
+    assert len(ends.pull()) == 2
+
+
 def test_two_at_once_write_one_end(lab: Lab, recorder: Recorder, ends: Ends) -> None:
     run = ended(lab, submitted(lab))
     results: list[Recorded] = []
