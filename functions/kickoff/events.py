@@ -16,7 +16,7 @@ from kickoff.hints import is_log_entry, parse_audit, parse_log_entry, parse_trai
 from kickoff.own_events import EPOCH, FINISHED, RUN_FINISHED
 from kickoff.pubsub_messages import PubsubMessage, open_published
 from kickoff.strict_json import parse_json, parse_object
-from kickoff.uploads import is_notification, parse_notification, parse_storage_event
+from kickoff.uploads import PASSING_TYPES, is_notification, parse_notification, parse_storage_event
 from kickoff.wire_values import decode_base64, describe, malformed
 
 __all__ = ["Event", "Ignored", "JobHint", "Message", "Tick", "Upload", "parse_event"]
@@ -25,12 +25,7 @@ MAX_REQUEST = 262_144
 """Bytes of a message that asks for a run: the run's document holds it, and the CustomJob made of it."""
 
 AUDIT = "google.cloud.audit.log.v1.written"
-_OTHERS = {
-    "google.cloud.storage.object.v1.deleted": "an object was deleted or overwritten",
-    "google.cloud.storage.object.v1.archived": "an object became a noncurrent version",
-    "google.cloud.storage.object.v1.metadataUpdated": "only an object's metadata changed",
-    RUN_FINISHED: "Kickoff's own word that a run ended",
-}
+_OTHERS = {**PASSING_TYPES, RUN_FINISHED: "Kickoff's own word that a run ended"}
 _FOREIGN_ATTRIBUTES = (
     ("a Cloud Build notification", {"buildid", "status"}),
     ("a billing budget's alert", {"billingaccountid", "budgetid"}),

@@ -175,7 +175,7 @@ class Recorder:
             except PublishFailed as error:
                 log.warning("run %s has ended, and that could not be published yet: %s", run.run_id, error)
                 return False
-        if self.settings.webhook:
+        if self.settings.webhook and run.state is not State.SUPERSEDED:
             lines = read_last_lines(self.settings.logging_endpoint, run) if run.state is State.FAILED else []
             post(self.settings.webhook, build_slack_message(run, lines, self.settings.dashboard_url))
         return True

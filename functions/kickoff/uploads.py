@@ -19,11 +19,16 @@ from kickoff.strict_json import parse_object
 from kickoff.wire_values import describe, malformed
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
-_PASSING = {
-    "OBJECT_DELETE": "an object was deleted or overwritten",
-    "OBJECT_ARCHIVE": "an object became a noncurrent version",
-    "OBJECT_METADATA_UPDATE": "only an object's metadata changed",
+_DELETED = "an object was deleted or overwritten"
+_ARCHIVED = "an object became a noncurrent version"
+_METADATA = "only an object's metadata changed"
+PASSING_TYPES = {
+    "google.cloud.storage.object.v1.deleted": _DELETED,
+    "google.cloud.storage.object.v1.archived": _ARCHIVED,
+    "google.cloud.storage.object.v1.metadataUpdated": _METADATA,
 }
+"""CloudEvents of Cloud Storage that ask for nothing."""
+_PASSING = {"OBJECT_DELETE": _DELETED, "OBJECT_ARCHIVE": _ARCHIVED, "OBJECT_METADATA_UPDATE": _METADATA}
 _TEMPORARY = re.compile(r"(?:^|/)parallel_composite_uploads/")
 """gsutil and `gcloud storage` put the parts of a composite upload there, each with its own finalize."""
 
@@ -106,10 +111,10 @@ def _why_not(resource: Mapping[str, Any], name: str) -> str:
     """Why this is not the upload of a dataset's object, or nothing."""
     state = resource.get("resourceState")
     if state == "not_exists" or resource.get("timeDeleted"):
-        return _PASSING["OBJECT_DELETE"]
+        return _DELETED
     if state is not None and str(resource.get("metageneration", "1")) != "1":
         # 1st-gen object.change events come for metadata too; newer finalize events do not.
-        return _PASSING["OBJECT_METADATA_UPDATE"]
+        return _METADATA
     if name.endswith(("/", "_$folder$")):
         return "a folder placeholder"
     if _TEMPORARY.search(name):
