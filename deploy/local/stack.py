@@ -149,7 +149,10 @@ class Stack:
         self.processes.wait_for_port(part, port)
         self.urls["storage"] = url
         self.environ["STORAGE_EMULATOR_HOST"] = url
-        self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"] = f"{url}/storage/v1/"
+        gateway = self._module("storage_gateway", "deploy.local.storage_gateway", "--upstream", url)
+        self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"] = (
+            f"{self.processes.wait_for_line(gateway, _URL)}/storage/v1/"
+        )
 
     def _start_vertex(self) -> None:
         flags = ["--port", "0", "--state", str(self.state / "vertex"), "--project", PROJECT, "--region", REGION]
