@@ -24,6 +24,9 @@ FORMS: Mapping[str, str] = {
 }
 """The key that tells a form -> its name for people."""
 
+MAX_YAML = 32 * 1024
+"""Characters. Anyone may send them, and reading YAML costs a second for each 60 kB."""
+
 _SPELLINGS = {
     snake(name): name for name in ("workerPoolSpecs", "jobSpec", "customJob", "gcloudConfig", "workerPoolSpec")
 }
@@ -194,6 +197,14 @@ def _flags(form: str, rest: dict[str, Any], raw: RawRequest, config: object, fau
 def _config(config: object, reader: Reader, faults: list[Fault]) -> dict[str, Any]:
     """A gcloud config is a CustomJobSpec; people also pass a whole CustomJob there, which gcloud refuses."""
     if isinstance(config, str):
+        if len(config) > MAX_YAML:
+            faults.append(
+                fault(
+                    ("gcloud_config",),
+                    f"has {len(config)} characters; as text it may have {MAX_YAML}, as an object more",
+                )
+            )
+            return {}
         try:
             config = load_yaml(config, "gcloud_config").value
         except ConfigurationError as error:
