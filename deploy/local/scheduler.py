@@ -14,16 +14,15 @@ https://cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.job
 """
 
 import argparse
+import http.client
 import json
 import signal
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 from kickoff.errors import ConfigurationError
 
@@ -33,16 +32,16 @@ POLL_SECONDS = 0.5
 """How soon a change of the clock, or waking from sleep, is noticed."""
 
 
-def build_request(tick: Tick) -> urllib.request.Request:
-    """The HTTP call, with the headers that Cloud Scheduler sends."""
+def build_headers(tick: Tick) -> dict[str, str]:
+    """What Cloud Scheduler sends; a content type only with a body."""
     headers = {
         "User-Agent": "Google-Cloud-Scheduler",
         "X-CloudScheduler": "true",
         "X-CloudScheduler-JobName": tick.job.name,
         "X-CloudScheduler-ScheduleTime": tick.time.isoformat().replace("+00:00", "Z"),
-        "Content-Type": "application/octet-stream",
+        "Content-Length": str(len(tick.job.body)),
     }
-    return urllib.request.Request(tick.job.url, data=tick.job.body, headers=headers, method="POST")
+    return headers | ({"Content-Type": "application/octet-stream"} if tick.job.body else {})
 
 
 class Scheduler:
@@ -98,23 +97,19 @@ class Scheduler:
 
 
 def _call(tick: Tick) -> str:
-    """Empty when it answered 2xx, else what went wrong."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+    """Empty when it answered 2xx, else what went wrong. Redirects are not followed."""
+    url = urlsplit(tick.job.url)
+    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    connection = kind(url.netloc, timeout=tick.job.retry.deadline)
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     try:
-        with opener.open(build_request(tick), timeout=tick.job.retry.deadline):
-            return ""
-    except urllib.error.HTTPError as error:
-        with error:
-            return f"HTTP {error.code}"
+        connection.request("POST", target, tick.job.body, build_headers(tick))
+        status = connection.getresponse().status
+        return "" if 200 <= status < 300 else f"HTTP {status}"
     except Exception as error:  # whatever it is, it is this job's trouble alone
         return f"{type(error).__name__}: {error}"
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is not 2xx."""
-
-    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
-        return None
+    finally:
+        connection.close()
 
 
 def main() -> int:
