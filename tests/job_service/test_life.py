@@ -195,7 +195,7 @@ def test_accelerators_that_are_not_here_become_cpu_devices(caller: Caller) -> No
     caller.finished(job_id)
     if not Path("/dev/nvidia0").exists():
         assert caller.log(job_id, "workerpool0-0") == "2\n"
-        assert "each replica of workerpool0 sees 2 CPU devices" in caller.log(job_id, "service")
+        assert "workerpool0's replicas see 2 CPU devices each" in caller.log(job_id, "service")
 
 
 def test_a_reduction_server_idles_until_the_primary_is_done(caller: Caller) -> None:

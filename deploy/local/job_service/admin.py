@@ -5,9 +5,10 @@ from typing import Any
 
 from deploy.local.job_service.clock import MAX_ADVANCE, MAX_SPEED
 from deploy.local.job_service.errors import ApiError, not_found
-from deploy.local.job_service.execution import CUSTOM_JOBS, Services
+from deploy.local.job_service.execution import CUSTOM_JOBS
 from deploy.local.job_service.faults import parse_fault
 from deploy.local.job_service.images import Image
+from deploy.local.job_service.services import Services
 from deploy.local.job_service.supervisor import Supervisor
 
 Json = dict[str, Any]

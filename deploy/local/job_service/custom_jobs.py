@@ -18,12 +18,13 @@ from deploy.local.job_service.errors import (
     invalid_payload,
     not_found,
 )
-from deploy.local.job_service.execution import CUSTOM_JOBS, Services
+from deploy.local.job_service.execution import CUSTOM_JOBS
 from deploy.local.job_service.filters import parse_filter, parse_order
 from deploy.local.job_service.options import REJECT
 from deploy.local.job_service.parsing import parse_message
 from deploy.local.job_service.quotas import describe_exceeded
 from deploy.local.job_service.schema import OUTPUT_ONLY, camel
+from deploy.local.job_service.services import Services
 from deploy.local.job_service.store import Store
 from deploy.local.job_service.supervisor import Supervisor
 from deploy.local.job_service.validation import find_violations

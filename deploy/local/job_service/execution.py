@@ -3,68 +3,29 @@
 What an exit means is decided in `states.decide_exit`; this carries it out.
 """
 
-import os
 import signal
-import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from deploy.local.job_service import states
-from deploy.local.job_service.clock import Clock, timestamp
-from deploy.local.job_service.environment import (
-    Ports,
-    Replica,
-    build_environment,
-    get_image,
-    is_reduction_server,
-    list_replicas,
-)
+from deploy.local.job_service.buckets import BucketError
+from deploy.local.job_service.clock import timestamp
+from deploy.local.job_service.environment import Replica, get_image, list_replicas
 from deploy.local.job_service.errors import CODES
-from deploy.local.job_service.faults import Faults
-from deploy.local.job_service.images import Image, build_argv, find_image
-from deploy.local.job_service.logs import Logs
-from deploy.local.job_service.loop import Loop
-from deploy.local.job_service.marked import VARIABLE, kill_marked
-from deploy.local.job_service.options import Options
-from deploy.local.job_service.ports import HeldPort, hold_port
-from deploy.local.job_service.processes import ReplicaProcess, Watcher, start_process
+from deploy.local.job_service.images import Image, find_image
+from deploy.local.job_service.launching import Launcher
+from deploy.local.job_service.marked import kill_marked
+from deploy.local.job_service.preparing import PreparationFailed, needs_preparation, prepare
+from deploy.local.job_service.processes import ReplicaProcess
+from deploy.local.job_service.sentences import LAST_LINES, describe_exit, describe_start_error, describe_unknown_image
+from deploy.local.job_service.services import Services
 from deploy.local.job_service.states import Action, Policy
-from deploy.local.job_service.store import Store
 
 Json = dict[str, Any]
 CUSTOM_JOBS = "customJobs"
 _DEFAULT_TIMEOUT = 7 * 86_400.0
-_START_ERROR = 128
-_LAST_LINES = {
-    states.SUCCEEDED: ("Job completed successfully.", "INFO"),
-    states.CANCELLED: ("Job cancelled.", "WARNING"),
-    states.EXPIRED: ("Job expired.", "ERROR"),
-    states.FAILED: ("Job failed.", "ERROR"),
-}
-_PASS_NOT = ("CLUSTER_SPEC", "TF_CONFIG", "AIP_", "CLOUD_ML_", "KICKOFF_")
-"""What the emulator's own environment does not hand on: a replica has these from its job alone."""
-
-
-@dataclass
-class Services:
-    """What every execution uses."""
-
-    options: Options
-    store: Store
-    logs: Logs
-    clock: Clock
-    loop: Loop
-    watcher: Watcher
-    faults: Faults
-    project_number: Callable[[str], str]
-    url: Callable[[], str]
-
-    @property
-    def mark(self) -> str:
-        return f"{self.options.state.absolute()}#"
 
 
 class Execution:
@@ -83,7 +44,8 @@ class Execution:
         self._replicas = list(list_replicas(self.spec))
         self._services = services
         self._on_end = on_end
-        self._held: dict[Replica, tuple[HeldPort, HeldPort, HeldPort]] = {}
+        number = services.project_number(project)
+        self._launcher = Launcher(self.id, self.spec, services.options.state, project_number=number, region=region)
         self._images: dict[int, Image] = {}
         self._up: set[Replica] = set()
         self._attempt = 0
@@ -105,14 +67,39 @@ class Execution:
                 self._fail_unknown_image(get_image(pool))
                 return
             self._images[number] = image or Image()
-        self._launch()
+        if self._has_processes() and needs_preparation(self.spec):
+            threading.Thread(target=self._prepare, name=f"prepare-{self.id}", daemon=True).start()
+        else:
+            self._launch()
+
+    def _prepare(self) -> None:
+        """Install packages and fetch buckets, on a thread of its own; the loop goes on with what comes of it."""
+        post, launcher = self._services.loop.post, self._launcher
+        try:
+            launcher.prepared = prepare(self.spec, launcher.folder, launcher.base_environ())
+        except PreparationFailed as error:
+            failure = error
+            post(self._guarded(lambda: self._preparation_failed(failure)))
+        else:
+            post(self._guarded(self._launch))
+
+    def _preparation_failed(self, failure: PreparationFailed) -> None:
+        if failure.replica:
+            lines = [*failure.output.splitlines(), str(failure)]
+            self._services.logs.replica(self.id, self.project, failure.replica, lines, error=True)
+        self._log(str(failure), severity="ERROR")
+        last = "".join(f"\n{line}" for line in failure.output.splitlines()[-10:])
+        self._stop_all(lambda: self._end(states.FAILED, "INTERNAL", f"{failure}{last}"))
 
     def _launch(self) -> None:
         self._attempt += 1
         self._up.clear()
-        self._hold_ports()
+        if self._has_processes():
+            self._launcher.hold_ports(self._replicas)
         self._services.loop.after(self._services.options.startup_deadline, self._guarded(self._startup_deadline))
-        self._note_devices()
+        notes = list(self._launcher.notes())
+        if notes and self._attempt == 1:
+            self._log(*notes)
         for replica in self._replicas:
             if self._services.faults.take_missing(replica.name):
                 continue
@@ -121,27 +108,15 @@ class Execution:
                 return
         self._announce_if_up()
 
-    def _hold_ports(self) -> None:
-        self._release_ports()
-        for replica in self._replicas if self._has_processes() else []:
-            self._held[replica] = (hold_port(), hold_port(), hold_port())
-
     def _launch_replica(self, replica: Replica) -> None:
-        pool = self.spec["workerPoolSpecs"][replica.pool]
         image = self._images[replica.pool]
         if image.instant is not None:
             self._up.add(replica)
             status = image.instant
             self._services.loop.post(self._guarded(lambda: self._exited(replica, status)))
             return
-        argv = build_argv(pool, image)
-        folder = self._services.options.state.absolute() / "jobs" / self.id / replica.name
-        for port in self._held[replica]:
-            port.hand_over()
         try:
-            if not argv:
-                raise OSError("No command specified")
-            process = start_process(argv, self._environ(replica), folder)
+            process = self._launcher.start(replica, image)
         except (OSError, ValueError) as error:
             self._start_failed(replica, f"failed to start the container: {error}")
             return
@@ -160,37 +135,6 @@ class Execution:
         self.processes[replica] = started
         self._up.add(replica)
         services.watcher.watch(started)
-
-    def _environ(self, replica: Replica) -> dict[str, str]:
-        options = self._services.options
-        ports = {other: Ports(*(port.number for port in held)) for other, held in self._held.items()}
-        own = {name: value for name, value in os.environ.items() if not name.startswith(_PASS_NOT)}
-        own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{own.get('PATH', os.defpath)}"
-        own["PYTHONUNBUFFERED"] = "1"
-        devices = self._cpu_devices(replica.pool)
-        if devices:
-            own["KICKOFF_CPU_DEVICES"] = str(devices)
-        number = self._services.project_number(self.project)
-        told = build_environment(self.spec, replica, ports, job_id=self.id, project_number=number, region=self.region)
-        return own | told | {VARIABLE: f"{options.state.absolute()}#{self.id}#{replica.name}"}
-
-    def _cpu_devices(self, pool: int) -> int:
-        """How many CPU devices stand in for the accelerators of a pool; 0 where there are none or they are real."""
-        count = int(self.spec["workerPoolSpecs"][pool].get("machineSpec", {}).get("acceleratorCount", 0))
-        return 0 if Path("/dev/nvidia0").exists() else count
-
-    def _note_devices(self) -> None:
-        for number, pool in enumerate(self.spec["workerPoolSpecs"]):
-            if self._cpu_devices(number):
-                machine = pool["machineSpec"]
-                count, kind = machine["acceleratorCount"], machine.get("acceleratorType")
-                self._log(
-                    f"This machine has no {kind}: each replica of workerpool{number} sees {count} CPU devices instead."
-                )
-            if is_reduction_server(pool):
-                self._log(
-                    f"workerpool{number} is a reduction server: it idles here, all-reduce goes between the workers."
-                )
 
     def _announce_if_up(self) -> None:
         if self._ended or self._after_stop or len(self._up) < len(self._replicas):
@@ -250,9 +194,11 @@ class Execution:
             return
         if action == Action.SUCCEED:
             self._log("Tearing down training program.")
-            self._stop_all(lambda: self._end(states.SUCCEEDED))
+            self._stop_all(self._succeed)
             return
-        words = self.describe_exit(replica, status)
+        tail = self._services.logs.tail(self.id, replica.name)
+        number = self._services.project_number(self.project)
+        words = describe_exit(replica.name, status, tail, viewer=self._services.url(), project=number, job_id=self.id)
         self._log(words, severity="ERROR")
         if action == Action.FAIL:
             self._log("Tearing down training program.")
@@ -281,29 +227,14 @@ class Execution:
         self._launch_replica(replica)
         self._announce_if_up()
 
-    def describe_exit(self, replica: Replica, status: int) -> str:
-        """The service's sentence about a failed replica."""
-        tail = "\n".join(self._services.logs.tail(self.id, replica.name))
-        project = self._services.project_number(self.project)
-        link = f"{self._services.url()}/logs/viewer?project={project}&resource=ml_job%2Fjob_id%2F{self.id}"
-        reason = f" Termination reason: Error.\n{tail}\n" if tail else " "
-        return (
-            f"The replica {replica.name} exited with a non-zero status of {status}.{reason}"
-            f"To find out more about why your job exited please check the logs: {link}"
-        )
-
     def _start_failed(self, replica: Replica, why: str) -> None:
         self._services.logs.replica(self.id, self.project, replica.name, [f"StartError: {why}"], error=True)
-        status = f"a non-zero status of {_START_ERROR}. Termination reason: StartError. {why}"
-        words = f"The replica {replica.name} exited with {status}"
+        words = describe_start_error(replica.name, why)
         self._log(words, severity="ERROR")
         self._stop_all(lambda: self._end(states.FAILED, "INTERNAL", words))
 
     def _fail_unknown_image(self, uri: str) -> None:
-        words = (
-            f"Failed to pull image {uri!r}: image is not found. This is the local emulator: map the image to a command "
-            f'in the file given with --images, e.g. {{"{uri}": ["python", "-m", "trainer.task"]}}.'
-        )
+        words = describe_unknown_image(uri)
         self._log(words, severity="ERROR")
         self._end(states.FAILED, "NOT_FOUND", words)
 
@@ -348,30 +279,39 @@ class Execution:
         if self.processes or self._after_stop is None:
             return
         if self._has_processes():
-            kill_marked(f"{self._services.mark}{self.id}#")
+            kill_marked(self._launcher.mark)
         then, self._after_stop = self._after_stop, None
         self._attempt += 1
         then()
 
+    def _succeed(self) -> None:
+        """The end, once what was written below ``/gcs`` is in its buckets."""
+        if self._launcher.prepared.gcs is None:
+            self._end(states.SUCCEEDED)
+            return
+        end = self._guarded(lambda: self._end(states.SUCCEEDED))
+        threading.Thread(target=self._store_changes, args=[end], name=f"store-{self.id}", daemon=True).start()
+
+    def _store_changes(self, then: Callable[[], None]) -> None:
+        try:
+            self._launcher.prepared.store_changes()
+        except BucketError as error:
+            self._log(f"What was written below /gcs could not be stored: {error}", severity="ERROR")
+        self._services.loop.post(then)
+
     def _end(self, state: str, status: str = "", words: str = "") -> None:
         """The last thing that happens to a job."""
         self._ended = True
-        self._release_ports()
+        self._launcher.release_ports()
         error = {"code": CODES.get(status, 1), "message": words} if status else None
         if not self._move(state, "endTime", error=error, webAccessUris=None):
             # Somebody cancelled while it was being torn down: a cancelled job never counts as a success.
             state = states.CANCELLED
             self._move(state, "endTime", error={"code": 1, "message": "CANCELED"}, webAccessUris=None)
         self._log("Finished tearing down training program.")
-        words, severity = _LAST_LINES[state]
+        words, severity = LAST_LINES[state]
         self._log(words, severity=severity)
         self._on_end(self)
-
-    def _release_ports(self) -> None:
-        for held in self._held.values():
-            for port in held:
-                port.release()
-        self._held.clear()
 
     # Small things.
 

@@ -20,9 +20,10 @@ from deploy.local.job_service.custom_jobs import (
     new_id,
 )
 from deploy.local.job_service.errors import Violation, failed_precondition, invalid_argument, invalid_payload
-from deploy.local.job_service.execution import CUSTOM_JOBS, Services
+from deploy.local.job_service.execution import CUSTOM_JOBS
 from deploy.local.job_service.parsing import parse_message
 from deploy.local.job_service.schema import camel
+from deploy.local.job_service.services import Services
 
 Json = dict[str, Any]
 PIPELINES = "trainingPipelines"

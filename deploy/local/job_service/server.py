@@ -12,7 +12,6 @@ from deploy.local.job_service.admin import Admin
 from deploy.local.job_service.clock import Clock
 from deploy.local.job_service.custom_jobs import CustomJobs, Projects
 from deploy.local.job_service.entries import list_entries
-from deploy.local.job_service.execution import Services
 from deploy.local.job_service.faults import Faults
 from deploy.local.job_service.http_server import HttpServer
 from deploy.local.job_service.images import Image, read_images
@@ -22,6 +21,7 @@ from deploy.local.job_service.options import Options
 from deploy.local.job_service.pipelines import Pipelines
 from deploy.local.job_service.processes import Watcher
 from deploy.local.job_service.routes import Request, Routes
+from deploy.local.job_service.services import Services
 from deploy.local.job_service.store import Store
 from deploy.local.job_service.supervisor import Supervisor
 

@@ -13,9 +13,10 @@ from deploy.local.job_service import marked, states
 from deploy.local.job_service.clock import timestamp
 from deploy.local.job_service.environment import Replica, list_replicas
 from deploy.local.job_service.errors import CODES, failed_precondition, not_found
-from deploy.local.job_service.execution import CUSTOM_JOBS, Execution, Json, Services, get_seconds
+from deploy.local.job_service.execution import CUSTOM_JOBS, Execution, Json, get_seconds
 from deploy.local.job_service.options import QUEUE
 from deploy.local.job_service.quotas import find_exceeded, measure_usage
+from deploy.local.job_service.services import Services
 
 _DEFAULT_MAX_WAIT = 86_400.0
 _SLOW_PERIOD = 0.1
