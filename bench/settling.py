@@ -51,8 +51,8 @@ def main(argv: Iterable[str] | None = None) -> None:
     print(f"seed {options.seed}\n")
     print("| mode | files | events | runs | uploads/s | event, median | event, p99 | last event to run |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    with storage_server(), tempfile.TemporaryDirectory() as folder:
-        for mode in ("quiet", "marker", "manifest"):
+    for mode in ("quiet", "marker", "manifest"):  # a server each: an upload costs it time for each object it holds
+        with storage_server(), tempfile.TemporaryDirectory() as folder:
             print(run_mode(Path(folder), mode, options.files, random.Random(options.seed)), flush=True)
     if options.large:
         print(f"\n{run_large(options.large)}")

@@ -40,10 +40,11 @@ FILES = st.tuples(st.integers(0, 2), st.integers(0, 1))
 """Which file, and which of two contents."""
 
 ACTIONS = st.one_of(
+    st.tuples(st.just("send"), FILES),
     st.tuples(st.just("upload"), FILES),
-    st.tuples(st.just("marker"), st.none()),
+    st.tuples(st.just("marker"), st.booleans()),
     st.tuples(st.just("deliver"), st.integers(0, 5)),
-    st.tuples(st.just("wait"), st.integers(1, 90)),
+    st.tuples(st.just("wait"), st.sampled_from([1, 59, 61, 200])),
     st.tuples(st.just("sweep"), st.none()),
     st.tuples(st.just("crash"), st.none()),
 )
@@ -97,12 +98,12 @@ class Bucket:
 class Simulation:
     """One dataset of one recipe, and what the tests let happen to it."""
 
-    def __init__(self, ledger: Ledger, mode: str, meddling: list[Action | None]) -> None:
+    def __init__(self, ledger: Ledger, mode: str, meddling: dict[int, Action]) -> None:
         self.root = f"m{next(_roots)}"
         files = {"r.yaml": RECIPE.format(root=self.root, how=HOWS[mode])}
         self.recipes = load_recipes(files, TemplateValues("acme", "us-central1", "us-docker.pkg.dev/acme/t/t:1"))
         self.mode, self.bucket, self.real_ledger = mode, Bucket(), ledger
-        self.meddling, self.depth = meddling, 0
+        self.meddling, self.calls, self.depth = dict(meddling), 0, 0
         self.ledger: Any = Hooked(ledger, self.meddle)
         self.storage: Any = Hooked(self.bucket, self.meddle)
         self.events: list[Upload] = []
@@ -110,8 +111,9 @@ class Simulation:
         self.runs: list[tuple[Settled, datetime]] = []
 
     def meddle(self) -> None:
-        """Before every call to ledger or bucket: the next of what was drawn, as another process would."""
-        if self.depth < 2 and self.meddling and (action := self.meddling.pop(0)):
+        """Before the n-th call to ledger or bucket: what was drawn for it, as another process would."""
+        self.calls += 1
+        if action := self.meddling.pop(self.calls, None):
             self.depth += 1
             try:
                 self.act(action)
@@ -120,10 +122,10 @@ class Simulation:
 
     def act(self, action: Action) -> None:
         kind, value = action
-        if kind == "upload":
-            self.put(f"{value[0]}.jpg", f"v{value[1]}")
+        if kind in ("upload", "send"):
+            self.put(f"{value[0]}.jpg", f"v{value[1]}", deliver=kind == "send")
         elif kind == "marker":
-            self.put("_SUCCESS", "")
+            self.put("_SUCCESS", "", deliver=value)
         elif kind == "deliver" and self.events:
             self.deliver(self.events[value % len(self.events)])
         elif kind == "wait":
@@ -133,10 +135,12 @@ class Simulation:
         elif kind == "crash" and self.depth:
             raise Crash
 
-    def put(self, name: str, data: str) -> None:
+    def put(self, name: str, data: str, deliver: bool) -> None:
         event = self.bucket.put(f"{self.root}/{name}", data)
         self.events.append(event)
         self.undelivered.append(event)
+        if deliver:
+            self.deliver(event)
 
     def deliver(self, event: Upload) -> None:
         for match in self.recipes.match_upload(event.bucket, event.name):
@@ -161,8 +165,8 @@ class Simulation:
     def finish(self) -> None:
         """No more uploads: what was not acknowledged is delivered again, time passes, sweeps go on."""
         self.meddling.clear()
-        if self.mode == "marker":
-            self.put("_SUCCESS", "")
+        if self.mode == "marker" and f"{self.root}/_SUCCESS" not in self.bucket.objects:
+            self.put("_SUCCESS", "", deliver=False)
         for event in list(self.undelivered):
             self.deliver(event)
         for _ in range(6):
@@ -204,11 +208,11 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 
 @pytest.mark.parametrize("mode", list(HOWS))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(actions=st.lists(ACTIONS, max_size=25), meddling=st.lists(st.none() | ACTIONS, max_size=60))
-def test_whatever_happens_when(ledger: Ledger, mode: str, actions: list[Action], meddling: list[Action | None]) -> None:
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(actions=st.lists(ACTIONS, max_size=8), meddling=st.dictionaries(st.integers(1, 25), ACTIONS, max_size=3))
+def test_whatever_happens_when(ledger: Ledger, mode: str, actions: list[Action], meddling: dict[int, Action]) -> None:
     simulation = Simulation(ledger, mode, meddling)
-    for action in actions:
+    for action in [("send", (0, 0)), *actions, ("wait", 61), ("sweep", None)]:
         try:
             simulation.act(action)
         except Crash:
