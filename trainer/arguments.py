@@ -1,6 +1,7 @@
 """The command line of the trainer. Pure: the environment comes in as a mapping."""
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, cast
@@ -105,8 +106,8 @@ def find_faults(options: Options) -> list[str]:
         value, minimum = getattr(options, option.name), _MINIMUM.get(option.name, 0)
         if isinstance(value, int | float) and not value >= minimum:
             faults.append(f"--{option.name.replace('_', '-')} is {value}; it must be at least {minimum}")
-    if not 0 < options.learning_rate <= 10:
-        faults.append(f"--learning-rate is {options.learning_rate}; it must be above 0 and at most 10")
+    if not 0 < options.learning_rate < math.inf:
+        faults.append(f"--learning-rate is {options.learning_rate}; it must be a finite number above 0")
     if not 0 <= options.validation_split < 1:
         faults.append(f"--validation-split is {options.validation_split}; it must be at least 0 and below 1")
     if options.early_stopping and not options.validation_split:

@@ -38,7 +38,10 @@ class ImageCache:
         self._bytes = size * size * 3
         self._kept = np.zeros(len(dataset), bool)
         self.bad: set[int] = set()
-        self._file = tempfile.TemporaryFile(dir=directory, prefix="kickoff-cache-")  # noqa: SIM115 closed in close()
+        self.error: InvalidData | None = None
+        """Set when a batch failed over an image; TensorFlow wraps what is raised in a pipeline beyond recognition."""
+        self._closed = False
+        self._file = tempfile.TemporaryFile(dir=directory, prefix="kickoff-cache-")  # noqa: SIM115
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="decode")
         self._decode = tf.function(
             lambda content: decode(content, size), input_signature=[tf.TensorSpec((), tf.string)], autograph=False
@@ -47,7 +50,9 @@ class ImageCache:
     def images(self, indices: Indices) -> npt.NDArray[np.uint8]:
         """uint8 (len(indices), size, size, 3)."""
         out = np.empty((len(indices), self.size, self.size, 3), np.uint8)
-        missing = []
+        missing: list[tuple[int, int]] = []
+        if self._closed:
+            return out
         for row, index in enumerate(indices):
             if self._kept[index]:
                 os.preadv(self._file.fileno(), [memoryview(out[row]).cast("B")], int(index) * self._bytes)
@@ -66,7 +71,9 @@ class ImageCache:
                 image: npt.NDArray[np.uint8] = self._decode(self._dataset.read(index)).numpy()
         except tf.errors.InvalidArgumentError as error:
             if not self._skip_bad:
-                raise InvalidData(f"{self._dataset.names[index]} cannot be decoded: {error.message}") from error
+                words = error.message.rpartition("}} ")[2].splitlines()[0]
+                self.error = InvalidData(f"{self._dataset.names[index]} cannot be decoded: {words}")
+                raise self.error from error
             self.bad.add(index)
             return np.zeros((self.size, self.size, 3), np.uint8)
         return image
@@ -81,8 +88,9 @@ class ImageCache:
         return np.array([index not in self.bad for index in indices], np.float32)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._file.close()
+        """Batches that are still being read ahead come out empty; the file goes with the last reference to it."""
+        self._closed = True
+        self._pool.shutdown(wait=False)
 
 
 def class_weights(labels: npt.NDArray[np.int32], classes: Sequence[str]) -> npt.NDArray[np.float32]:

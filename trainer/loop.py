@@ -44,9 +44,7 @@ class Steps:
         run = tf.function(lambda *values: self._strategy.run(replica_step, values), autograph=False)
 
         def step(*values: Any) -> npt.NDArray[np.float64]:
-            # Every replica holds the same sums; the first local one is as good as any.
-            first = self._strategy.experimental_local_results(run(*values))[0]
-            return np.asarray(first.numpy(), np.float64)
+            return np.asarray(local(self._strategy, run(*values)), np.float64)
 
         return step
 
@@ -80,6 +78,11 @@ class Steps:
 
     def _example_weights(self, labels: Any, weights: Any) -> Any:
         return weights if self._class_weights is None else weights * tf.gather(self._class_weights, labels)
+
+
+def local(strategy: Any, value: Any) -> Any:
+    """What was reduced over all replicas, as numpy: each holds the same, so the first local one is as good as any."""
+    return strategy.experimental_local_results(value)[0].numpy()
 
 
 def _hits(labels: Any, probabilities: Any) -> Any:
@@ -129,15 +132,11 @@ def broadcast(strategy: Any, values: Sequence[npt.NDArray[Any]]) -> list[npt.NDA
 
     def collect() -> Any:
         context = tf.distribute.get_replica_context()
-        mine = [tf.constant(value) for value in wide]
-        if context.replica_id_in_sync_group != 0:
-            mine = [tf.zeros_like(value) for value in mine]
-        return context.all_reduce(SUM, mine)
+        first = tf.equal(context.replica_id_in_sync_group, 0)
+        # One by one: in one call they would be packed together, and their types differ.
+        return [context.all_reduce(SUM, tf.cast(first, value.dtype) * tf.constant(value)) for value in wide]
 
-    results = [
-        strategy.experimental_local_results(value)[0].numpy()
-        for value in strategy.run(tf.function(collect, autograph=False))
-    ]
+    results = [local(strategy, value) for value in tf.function(lambda: strategy.run(collect), autograph=False)()]
     return [result.astype(value.dtype) for result, value in zip(results, values, strict=True)]
 
 
@@ -159,5 +158,5 @@ def agree(strategy: Any, model: Any) -> None:
             local = [tf.convert_to_tensor(variable.value) for variable in variables]
             return context.all_reduce(tf.distribute.ReduceOp.MEAN, local)
 
-        means = strategy.run(tf.function(mean, autograph=False))
-        assign(variables, [strategy.experimental_local_results(value)[0].numpy() for value in means])
+        means = tf.function(lambda: strategy.run(mean), autograph=False)()
+        assign(variables, [local(strategy, value) for value in means])

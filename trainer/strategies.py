@@ -41,7 +41,9 @@ def list_devices(cpu_devices: int) -> list[str]:
         return [f"GPU:{index}" for index in range(len(gpus))]
     if cpu_devices > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * cpu_devices)
+        wanted = [tf.config.LogicalDeviceConfiguration()] * cpu_devices
+        if tf.config.get_logical_device_configuration(cpu) != wanted:
+            tf.config.set_logical_device_configuration(cpu, wanted)
         return [f"CPU:{index}" for index in range(cpu_devices)]
     return []
 
@@ -55,7 +57,9 @@ def create_strategy(name: str, cluster: Cluster, devices: list[str], timeout: fl
     if name == "none":
         return tf.distribute.get_strategy()
     if name == "mirrored":
-        return tf.distribute.MirroredStrategy(devices or None)
+        on_gpus = not devices or devices[0].startswith("GPU")
+        reduction = None if on_gpus else tf.distribute.ReductionToOneDevice()
+        return tf.distribute.MirroredStrategy(devices or None, cross_device_ops=reduction)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({task: list(addresses) for task, addresses in cluster.hosts.items()}),
         task_type=cluster.task_type,
@@ -81,7 +85,7 @@ def check_devices(strategy: Any, cluster: Cluster, devices: int) -> None:
     def gather() -> Any:
         return tf.distribute.get_replica_context().all_gather(tf.constant([max(devices, 1)], tf.int32), axis=0)
 
-    seen = strategy.run(tf.function(gather, autograph=False))
+    seen = tf.function(lambda: strategy.run(gather), autograph=False)()
     counts = set(strategy.experimental_local_results(seen)[0].numpy().tolist())
     if len(counts) > 1:
         raise InvalidArguments(f"the replicas have {sorted(counts)} GPUs each; every machine needs the same number")

@@ -66,11 +66,12 @@ class Progress:
 
 def train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> None:
     """Trains, and leaves the model in `options.output`. Raises TrainerError."""
-    termination = Termination.install()
     with tempfile.TemporaryDirectory(prefix="kickoff-data-") as directory, _peers_watched(cluster):
         strategy = _strategy(options, cluster, environ)
+        # After the strategy: TensorFlow's coordination service installs a handler of its own, which only takes note.
+        termination = Termination.install()
         setup = _set_up(options, cluster, environ, strategy, Path(directory), termination)
-        with contextlib.closing(setup.cache):
+        with contextlib.closing(setup.cache), _unwrapped(setup.cache):
             progress = _resume(setup)
             _train_epochs(setup, progress)
             _finish(setup, progress)
@@ -200,7 +201,7 @@ def _train_epochs(setup: Setup, progress: Progress) -> None:
             _train_step(setup, progress, schedule, progress.step - first, steps, batches)
         rate = (progress.sums[2] - seen) / (time.perf_counter() - began)
         _end_epoch(setup, progress, steps, held_out, epoch, rate)
-        if _stops_early(progress.history, options.early_stopping):
+        if stops_early(progress.history, options.early_stopping):
             say(f"stopping early: no better val_loss for {options.early_stopping} epochs")
             return
 
@@ -266,6 +267,7 @@ def _end_epoch(setup: Setup, progress: Progress, steps: loop.Steps, held_out: An
     loss, correct, examples = progress.sums
     metrics = {"loss": float(loss / examples), "accuracy": float(correct / examples)}
     loop.agree(setup.strategy, setup.model)
+    _check_weights(setup, epoch)
     metrics |= _validate(setup, progress, steps, held_out)
     progress.history.append(metrics)
     progress.sums = np.zeros(3)
@@ -273,6 +275,14 @@ def _end_epoch(setup: Setup, progress: Progress, steps: loop.Steps, held_out: An
     if setup.cluster.is_primary:
         say(format_epoch(epoch + 1, setup.options.epochs, metrics, rate))
         setup.events.epoch(epoch + 1, setup.options.epochs, metrics, rate)
+
+
+def _check_weights(setup: Setup, epoch: int) -> None:
+    """ReLU on a CPU turns NaN into 0, so a weight can be lost without the loss ever showing it."""
+    for variable in setup.model.variables:
+        value = np.asarray(variable)
+        if np.issubdtype(value.dtype, np.floating) and not np.all(np.isfinite(value)):
+            raise Diverged(f"{variable.path} holds numbers that are not finite after epoch {epoch + 1}")
 
 
 def _validate(setup: Setup, progress: Progress, steps: loop.Steps, held_out: Any) -> dict[str, float]:
@@ -292,7 +302,8 @@ def _validate(setup: Setup, progress: Progress, steps: loop.Steps, held_out: Any
     return {"val_loss": float(loss / examples), "val_accuracy": float(np.trace(progress.confusion) / examples)}
 
 
-def _stops_early(history: Sequence[Mapping[str, float]], patience: int) -> bool:
+def stops_early(history: Sequence[Mapping[str, float]], patience: int) -> bool:
+    """True when the last `patience` epochs brought no better val_loss than those before."""
     losses = [entry["val_loss"] for entry in history if "val_loss" in entry]
     return bool(patience) and len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
 
@@ -309,6 +320,17 @@ def _finish(setup: Setup, progress: Progress) -> None:
         setup.events.finished(metrics, setup.options.output)
     if len(setup.cluster.synchronous) > 1:
         loop.broadcast(setup.strategy, [np.ones(1, np.float32)])
+
+
+@contextlib.contextmanager
+def _unwrapped(cache: ImageCache) -> Iterator[None]:
+    """Raises what the input pipeline raised, not TensorFlow's report of it."""
+    try:
+        yield
+    except tf.errors.OpError:
+        if cache.error is not None:
+            raise cache.error from None
+        raise
 
 
 @contextlib.contextmanager

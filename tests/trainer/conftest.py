@@ -154,7 +154,7 @@ def gcs() -> Iterator[str]:
     binary = next(path for path in package.rglob("fake-gcs-server*") if path.is_file() and os.access(path, os.X_OK))
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    command = [binary, "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
+    command = [str(binary), "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
     process = subprocess.Popen([*command, "-public-host", f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 20

@@ -1,19 +1,20 @@
 """Checkpoints: whole or not there, few, and a broken one never ends a run."""
 
 import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from trainer import storage
 from trainer.checkpoints import State, Writer, decode, encode, load_newest
 from trainer.errors import StorageFailed
 from trainer.schedule import Position
 
 
 def state(step: int) -> State:
-    values = [np.arange(6, dtype=np.float32).reshape(2, 3) + step, np.array(step, np.int64)]
+    values: list[Any] = [np.arange(6, dtype=np.float32).reshape(2, 3) + step, np.array(step, np.int64)]
     return State(step, Position(1, 32), values, [1.5, 2.0, 3.0], [{"loss": 0.5}], {"model": "digits"})
 
 
@@ -50,7 +51,8 @@ def test_a_corrupt_newest_falls_back_to_the_one_before(tmp_path: Path, damage: s
     content = bytearray(path.read_bytes())
     if damage == "flipped":
         content[content.index(b"v00000.npy") + 150] ^= 0xFF  # a bit of a variable: only its CRC can tell
-    path.write_bytes({"truncated": content[:-40], "flipped": content, "empty": b"", "noise": b"x" * 900}[damage])
+    broken = {"truncated": bytes(content[:-40]), "flipped": bytes(content), "empty": b"", "noise": b"x" * 900}
+    path.write_bytes(broken[damage])
     said: list[str] = []
     newest = load_newest(str(tmp_path), said.append)
     assert newest is not None and newest.step == 1
@@ -69,7 +71,7 @@ def test_a_full_disk_is_said_and_ends_the_run_only_when_it_stays_full(
 
     said: list[str] = []
     writer = Writer(str(tmp_path), keep=2, report=said.append, tolerance=2)
-    monkeypatch.setattr(storage.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     writer.write(state(1), wait=True)
     writer.write(state(2), wait=True)
     assert "the disk is full" in said[0] and len(said) == 2

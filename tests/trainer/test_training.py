@@ -1,0 +1,161 @@
+"""Whole runs in this process: one device, and two logical ones under MirroredStrategy."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer import checkpoints
+from trainer.arguments import parse_arguments
+from trainer.cluster import Cluster
+from trainer.errors import Diverged, InvalidArguments, InvalidData
+from trainer.evaluate import evaluate
+from trainer.training import stops_early, train
+
+Copy = Callable[[Path], Path]
+
+
+def run(output: Path, data: Path, *arguments: str) -> dict[str, Any]:
+    """Trains digits into `output`/model; gives metrics.json."""
+    fixed = ["--model=digits", f"--data={data}", f"--output={output}/model", "--batch-size=32"]
+    train(parse_arguments([*fixed, *arguments], {}), Cluster(), {"KICKOFF_CPU_DEVICES": "2"})
+    metrics: dict[str, Any] = json.loads((output / "model" / "metrics.json").read_text())
+    return metrics
+
+
+def weights(output: Path) -> list[Any]:
+    state = checkpoints.load_newest(str(output / "checkpoints"))
+    assert state is not None
+    return list(state.values)
+
+
+def distance(a: list[Any], b: list[Any]) -> float:
+    assert len(a) == len(b)
+    return max(float(np.max(np.abs(x.astype(np.float64) - y))) for x, y in zip(a, b, strict=True))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> tuple[Path, dict[str, Any]]:
+    """Three epochs on one device."""
+    output = tmp_path_factory.mktemp("undisturbed")
+    return output, run(output, digits, "--epochs=3", "--strategy=none")
+
+
+def test_the_saved_model_reproduces_the_reported_accuracy(
+    undisturbed: tuple[Path, dict[str, Any]], digits: Path, tmp_path: Path
+) -> None:
+    output, metrics = undisturbed
+    assert metrics["loss"] < metrics["history"][0]["loss"] and metrics["val_accuracy"] > 0.5
+    again = evaluate(f"{output}/model", str(digits), tmp_path)
+    assert again["examples"] == metrics["examples"]["validation"] == 80
+    assert again["accuracy"] == pytest.approx(metrics["val_accuracy"], abs=1e-6)
+    assert again["loss"] == pytest.approx(metrics["val_loss"], rel=1e-4)
+
+
+def test_the_model_directory_is_whole(undisturbed: tuple[Path, dict[str, Any]]) -> None:
+    model = undisturbed[0] / "model"
+    expected = {"saved_model.pb", "model.keras", "labels.txt", "metrics.json"}
+    assert expected <= {path.name for path in model.iterdir()}
+    assert (model / "labels.txt").read_text().split() == list("0123456789")
+    assert not [path for path in undisturbed[0].rglob("*") if path.name.startswith(".")]
+    keras = tf.keras.models.load_model(model / "model.keras")
+    assert keras.predict(np.zeros((1, 8, 8, 3)), verbose=0).shape == (1, 10)
+
+
+def test_two_devices_end_where_one_does(undisturbed: tuple[Path, dict[str, Any]], digits: Path, tmp_path: Path) -> None:
+    output, metrics = undisturbed
+    mirrored = run(tmp_path, digits, "--epochs=3", "--strategy=mirrored", "--batch-size=16")
+    assert distance(weights(tmp_path), weights(output)) < 1e-4
+    assert mirrored["val_accuracy"] == metrics["val_accuracy"]
+
+
+def test_the_same_seed_gives_the_same_bits(
+    undisturbed: tuple[Path, dict[str, Any]], digits: Path, tmp_path: Path
+) -> None:
+    run(tmp_path, digits, "--epochs=3", "--strategy=none")
+    assert distance(weights(tmp_path), weights(undisturbed[0])) == 0
+
+
+def test_resumes_inside_an_epoch_on_another_number_of_replicas(
+    undisturbed: tuple[Path, dict[str, Any]], digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, metrics = undisturbed
+    # 320 training images in batches of 32: 10 steps an epoch. Keep the checkpoint in the middle of the second.
+    run(tmp_path, digits, "--epochs=3", "--strategy=none", "--checkpoint-steps=7", "--keep-checkpoints=99")
+    for path in (tmp_path / "checkpoints").iterdir():
+        if path.name > "checkpoint-000000000014.npz":
+            path.unlink()
+    capsys.readouterr()
+    resumed = run(tmp_path, digits, "--epochs=3", "--strategy=mirrored", "--batch-size=16")
+    assert "resuming at step 14: epoch 2, 128 images into it" in capsys.readouterr().out
+    assert distance(weights(tmp_path), weights(output)) < 1e-4
+    assert [round(entry["loss"], 4) for entry in resumed["history"]] == [
+        round(entry["loss"], 4) for entry in metrics["history"]
+    ]
+
+
+def test_another_runs_checkpoints_are_refused(undisturbed: tuple[Path, dict[str, Any]], digits: Path) -> None:
+    with pytest.raises(InvalidArguments, match="seed 123 there, 5 here"):
+        run(undisturbed[0], digits, "--seed=5")
+
+
+def test_a_loss_that_is_no_number_stops_with_step_and_files(
+    undisturbed: tuple[Path, dict[str, Any]], digits: Path, tmp_path: Path
+) -> None:
+    state = checkpoints.load_newest(str(undisturbed[0] / "checkpoints"))
+    assert state is not None
+    state.values[7][:] = np.nan  # the bias before the softmax
+    checkpoints.Writer(str(tmp_path / "checkpoints"), 1).write(state, wait=True)
+    with pytest.raises(Diverged, match=r"the loss is nan at step 31; its batch: \d/\d{4}\.png, ") as caught:
+        run(tmp_path, digits, "--epochs=4", "--strategy=none")
+    assert str(caught.value).count(".png") == 32
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_lost_weight_stops_though_the_loss_looks_well(
+    undisturbed: tuple[Path, dict[str, Any]], digits: Path, tmp_path: Path
+) -> None:
+    state = checkpoints.load_newest(str(undisturbed[0] / "checkpoints"))
+    assert state is not None
+    state.values[0][..., 0] = np.nan  # one filter of the first convolution, which ReLU then hides
+    checkpoints.Writer(str(tmp_path / "checkpoints"), 1).write(state, wait=True)
+    with pytest.raises(Diverged):
+        run(tmp_path, digits, "--epochs=4", "--strategy=none")
+
+
+def test_early_stopping_waits_as_long_as_it_was_told() -> None:
+    history = [{"val_loss": loss} for loss in (3.0, 1.0, 2.0, 1.5)]
+    assert stops_early(history, 2)
+    assert not stops_early(history, 3)
+    assert not stops_early(history, 0)
+    assert not stops_early(history[:2], 1)
+
+
+def test_bad_images_are_refused_or_left_out(digits: Path, tmp_path: Path, copy_of: Copy) -> None:
+    root = copy_of(digits)
+    sorted((root / "0").iterdir())[0].write_bytes(b"")
+    middle = sorted((root / "1").iterdir())[0]
+    content = bytearray(middle.read_bytes())
+    content[40:60] = b"\0" * 20  # whole by its ends: only decoding can tell
+    middle.write_bytes(content)
+    with pytest.raises(InvalidData, match=r"1 unreadable images: 0/"):
+        run(tmp_path, root, "--epochs=1", "--strategy=none")
+    metrics = run(tmp_path, root, "--epochs=1", "--strategy=none", "--skip-bad-images")
+    assert metrics["examples"]["training"] + metrics["examples"]["validation"] == 399
+    sorted((root / "0").iterdir())[0].unlink()
+    with pytest.raises(InvalidData, match=r"1/\d{4}\.png cannot be decoded"):
+        run(tmp_path / "again", root, "--epochs=1", "--strategy=none")
+
+
+def test_options_of_training(digits: Path, tmp_path: Path) -> None:
+    """Augmentation, class weights, scaled rate and bfloat16 together, on two devices."""
+    options = ["--augment", "--class-weights", "--scale-learning-rate", "--precision=bfloat16"]
+    try:
+        metrics = run(tmp_path, digits, "--epochs=2", "--strategy=mirrored", *options)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    assert metrics["loss"] < metrics["history"][0]["loss"]
