@@ -14,6 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from kickoff.clients import Clients
+from kickoff.settings import Settings
+from kickoff.start import SCHEDULER_PREFIX
+
 from deploy.local.processes import Part, PartFailed, Processes, free_port
 from deploy.local.resources import create_buckets, create_topics
 from deploy.names import EVENTS, FINISHED, FUNCTIONS, LOGS, UPLOADS
@@ -190,6 +194,15 @@ class Stack:
 
     def _scheduler_jobs(self) -> Iterable[dict[str, object]]:
         yield {"name": "kickoff-sweep", "every_seconds": self.sweep_seconds, "url": self.urls["sweep"]}
+        for recipe in Clients(Settings.from_environ(self.environ)).recipes.scheduled():
+            assert recipe.when.schedule is not None
+            yield {
+                "name": f"{SCHEDULER_PREFIX}{recipe.name}",
+                "cron": recipe.when.schedule.cron,
+                "timezone": recipe.when.schedule.timezone,
+                "url": self.urls["start_training"],
+                "paused": recipe.paused,
+            }
 
     def _module(self, name: str, module: str, *flags: str) -> Part:
         return self._start_part(name, [sys.executable, "-m", module, *flags])
