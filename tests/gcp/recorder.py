@@ -266,7 +266,12 @@ def _index(recorder: Recorder, call: Call) -> tuple[int, Any]:
 def _build(recorder: Recorder, call: Call) -> tuple[int, Any]:
     image = {"name": "trainer", "digest": DIGEST}
     place = _resource_name(call.path).split("/builds")[0]
-    build = {"id": "build-1", "name": f"{place}/builds/build-1", "projectId": place.split("/")[1], "status": "SUCCESS"}
+    build: dict[str, Any] = {
+        "id": "build-1",
+        "name": f"{place}/builds/build-1",
+        "projectId": place.split("/")[1],
+        "status": "SUCCESS",
+    }
     build |= {
         "results": {"images": [image]},
         "logUrl": "https://console.invalid/",
@@ -383,7 +388,7 @@ def _media(data: bytes, kind: str) -> bytes:
 @contextmanager
 def recording() -> Iterator[Recorder]:
     """A Recorder that serves on a free port of 127.0.0.1 until the block ends."""
-    handler = type("Handler", (_Handler,), {})
+    handler: Any = type("Handler", (_Handler,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     recorder = Recorder(f"http://127.0.0.1:{server.server_port}")

@@ -2,68 +2,26 @@
 
 import io
 import json
-import os
 import re
+import shutil
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy import names
-from tests.gcp.checkout import copy_checkout, settings_names
-from tests.gcp.recorder import DIGEST, PROJECT_NUMBER, Call, Recorder, recording
-from tests.gcp.warm_gcloud import available, warm
+from tests.gcp.checkout import ROOT, settings_names
+from tests.gcp.conftest import IMAGE, PROJECT, REGION, Deployed, email
+from tests.gcp.recorder import PROJECT_NUMBER
+from tests.gcp.warm_gcloud import available
 
 pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.gcloud,
     pytest.mark.skipif(not available(), reason="gcloud is not installed: quickstart.sh was not run"),
 ]
-PROJECT = "acme-train"
-REGION = "europe-west4"
-IMAGE = f"{REGION}-docker.pkg.dev/{PROJECT}/kickoff/trainer@{DIGEST}"
-
-
-@dataclass(frozen=True)
-class Deployed:
-    recorder: Recorder
-    first: list[Call]
-    second: list[Call]
-    output: str
-
-    def made(self, api: str, pattern: str) -> list[Call]:
-        return [call for call in self.first if call in self.recorder.made(api, pattern)]
-
-
-def run_script(recorder: Recorder, checkout: Path, tools: Path) -> str:
-    environ = {**os.environ, **recorder.environ(PROJECT), "CLOUDSDK_CONFIG": str(tools / "config")}
-    environ |= {"PATH": f"{tools}:{os.environ['PATH']}", "KICKOFF_RETRY_SECONDS": "0"}
-    environ["PYTHON"] = os.sys.executable  # type: ignore[attr-defined]
-    script = [str(checkout / "deploy" / "gcp" / "quickstart.sh"), PROJECT, REGION]
-    done = subprocess.run(script, env=environ, capture_output=True, text=True, timeout=170)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """The calls of a first run, and of a second one with a recipe's schedule taken away."""
-    checkout = copy_checkout(tmp_path_factory.mktemp("checkout"))
-    with recording() as recorder, warm(tmp_path_factory.mktemp("tools")) as tools:
-        output = run_script(recorder, checkout, tools)
-        first = list(recorder.calls)
-        (checkout / "functions" / "recipes" / "monthly.yaml").unlink()
-        run_script(recorder, checkout, tools)
-        yield Deployed(recorder, first, recorder.calls[len(first) :], output)
-
-
-def email(name: str) -> str:
-    return f"kickoff-{name}@{PROJECT}.iam.gserviceaccount.com"
 
 
 def test_the_buckets_are_private_and_in_the_region(deployed: Deployed) -> None:
@@ -145,17 +103,13 @@ def test_only_the_trainer_is_built_into_the_image(deployed: Deployed) -> None:
 
 
 def test_the_database_has_the_declared_indexes(deployed: Deployed) -> None:
-    declared = json.loads((copied() / "firestore.indexes.json").read_text())
+    declared = json.loads((ROOT / "functions/kickoff/ledger/firestore.indexes.json").read_text())
     (database,) = deployed.made("firestore", r".*/databases$")
     assert (database.query["databaseId"], database.body["type"]) == ("kickoff", "FIRESTORE_NATIVE")
     made = [call.body["fields"] for call in deployed.made("firestore", r".*/indexes$")]
     assert made == [index["fields"] for index in declared["indexes"]]
     exempt = {tuple(call.path.split("/")[-3::2]) for call in deployed.made("firestore", r".*/fields/")}
     assert exempt == {(each["collectionGroup"], each["fieldPath"]) for each in declared["fieldOverrides"]}
-
-
-def copied() -> Path:
-    return Path(__file__).resolve().parents[2] / "functions" / "kickoff" / "ledger"
 
 
 def test_the_services_lines_reach_their_topic(deployed: Deployed) -> None:
@@ -226,10 +180,8 @@ def test_a_second_run_grants_nothing_new(deployed: Deployed) -> None:
 
 
 def test_the_script_is_clean_shell() -> None:
-    import shutil
-
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")
-    scripts = sorted(map(str, (Path(__file__).resolve().parents[2] / "deploy" / "gcp").glob("*.sh")))
+    scripts = sorted(map(str, (ROOT / "deploy" / "gcp").glob("*.sh")))
     done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout

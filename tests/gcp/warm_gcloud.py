@@ -66,7 +66,7 @@ def serve(root: str, path: str) -> None:
     """Fork for each call; the child is gcloud, with the caller's streams."""
     for folder in (f"{root}/lib", f"{root}/lib/third_party"):
         sys.path.insert(0, folder)
-    import googlecloudsdk.gcloud_main as gcloud
+    gcloud = importlib.import_module("googlecloudsdk.gcloud_main")
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
