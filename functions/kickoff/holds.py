@@ -146,7 +146,8 @@ def is_due(hold: Document, now: datetime) -> bool:
 
 def remember(ledger: Ledger, rule: Rule, complete: Complete) -> None:
     """Note how far the dataset is settled."""
-    _remember(ledger, rule.id, complete.newest, len(complete.members), complete.digest)
+    with around("holds.remember"):
+        _remember(ledger, rule.id, complete.newest, len(complete.members), complete.digest)
 
 
 def _remember(ledger: Ledger, id: str, newest: datetime, objects: int, digest: str) -> None:

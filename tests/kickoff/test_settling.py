@@ -19,6 +19,7 @@ from kickoff.settings import Settings
 from kickoff.settling import Held, NotCurrent, Settled, settle_due, write_snapshot
 from kickoff.storage import Storage, split_uri
 
+from tests.kickoff.firestore_emulator import firestore_emulator
 from tests.kickoff.uploading import BUCKET, World, build_manifest, make_world, storage_server, upload_in_parallel
 
 FINAL = {"marker": "_SUCCESS", "manifest": "manifest.json"}
@@ -49,7 +50,7 @@ def test_one_run_for_each_version_of_a_dataset(tmp_path: Path, name: str, mode: 
     chance = random.Random(7)
     world = world_of(tmp_path, name, mode)
     root = f"{name}/{mode}/"
-    files = {f"{chance.choice('abcde')}/{i}.jpg": b"%d" % i for i in range(100)}
+    files = {f"{chance.choice('abcde')}/{i}.jpg": b"%d" % i for i in range(80)}
 
     def put(files: dict[str, bytes], all_files: dict[str, bytes]) -> None:
         whole = {root + each: data for each, data in files.items()}
@@ -72,6 +73,23 @@ def test_one_run_for_each_version_of_a_dataset(tmp_path: Path, name: str, mode: 
     assert len(world.runs) == 2
     assert len(world.members(mode)[1]) == len(files | changed)
     assert world.members(mode)[1] == current()
+
+
+@pytest.mark.java
+def test_the_same_on_firestore(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holds, closings and claims by Firestore's own preconditions."""
+    with firestore_emulator() as host:
+        monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", host)
+        world = world_of(tmp_path, name, "quiet", "marker")
+        world.ledger = open_ledger("firestore://settling-test/(default)")
+        files = {f"{name}/{mode}/{i}.jpg": b"%d" % i for mode in ("quiet", "marker") for i in range(8)}
+        whole = {**files, f"{name}/marker/_SUCCESS": b""}
+        assert upload_in_parallel(world, whole, random.Random(7), clients=4) == []
+        world.skew = timedelta(minutes=1)
+        world.settle_all()
+        assert sorted(settled.recipe for settled in world.runs.values()) == ["marker", "quiet"]
+        assert [settled.dataset.objects for settled in world.runs.values()] == [8, 8]
+        world.ledger.close()
 
 
 # Events -------------------------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 
 @pytest.mark.parametrize("mode", list(HOWS))
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(actions=st.lists(ACTIONS, max_size=8), meddling=st.dictionaries(st.integers(1, 25), ACTIONS, max_size=3))
 def test_whatever_happens_when(ledger: Ledger, mode: str, actions: list[Action], meddling: dict[int, Action]) -> None:
     simulation = Simulation(ledger, mode, meddling)
