@@ -8,7 +8,7 @@ from typing import Any
 from kickoff.custom_job import BuiltJob, build_custom_job
 from kickoff.errors import ConfigurationError, Fault, KickoffError
 from kickoff.policy import Cost, Policy, check_policy, worst_case_cost
-from kickoff.recipes import Recipe, Recipes, load_recipes, parse_recipe
+from kickoff.recipes import Recipe, Recipes, load_recipes, parse_recipe, watched_prefix
 from kickoff.request import TrainingRequest, build_request, parse_request
 from kickoff.runs import DatasetRecord
 from kickoff.settings import Settings
@@ -130,11 +130,13 @@ def _report(
 
 
 def _sample(recipe: Recipe | None, request: TrainingRequest, settings: Settings) -> DatasetRecord | None:
-    """A dataset as an upload would bring it, so that the recipe's values can be filled."""
+    """A dataset as an upload, or a look into the bucket, would bring it, so that the recipe's values can be filled."""
     upload = recipe.when.upload if recipe else None
-    if request.form != "recipe" or not upload:
+    uri = request.dataset
+    if upload and not uri:
+        uri = watched_prefix(upload) + ("" if upload.complete else "OBJECT")
+    if not uri:
         return None
-    uri = f"gs://{upload.bucket}/{upload.root}" + ("" if upload.complete else "OBJECT")
     snapshot = f"{settings.staging}/snapshots/DIGEST.json"
     return DatasetRecord(uri=uri, digest="0" * 64, objects=1, bytes=1, snapshot=snapshot)
 

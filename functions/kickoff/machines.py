@@ -201,7 +201,7 @@ class HourlyPrice:
 
 def replica_price(machine_type: str, accelerator: str, count: int, disk_type: str, disk_gb: int) -> HourlyPrice:
     """The list price of one replica in PRICES_REGION, without Spot, flexible or committed-use discounts."""
-    parts: list[tuple[str, float | None]] = [(machine_type, machine_price(machine_type))]
+    parts: list[tuple[str, float | None]] = [(machine_type or "a machine without a type", machine_price(machine_type))]
     bundled = machine_type.startswith(BUNDLED_FAMILIES)
     if bundled and not accelerator:
         accelerator, count = _bundled_accelerator(machine_type)
