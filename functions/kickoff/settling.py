@@ -194,7 +194,7 @@ def _advance(
     rule: Rule, hold: Document, ledger: Ledger, storage: Storage, now: datetime
 ) -> Settled | Held | NotCurrent:
     """Look; if there is nothing to wait for, close the hold and look again; what differs then opens it again."""
-    first = _look(rule, storage)
+    first = look(rule, storage)
     if isinstance(first, Waiting):
         return _held(keep(ledger, hold, first, now))
     closing = close(ledger, hold, now)
@@ -203,7 +203,7 @@ def _advance(
     seen = _essence(first)
     del first  # a large listing is kept once
     try:
-        second = _look(rule, storage)
+        second = look(rule, storage)
     except StorageUnavailable as error:
         return _held(reopen(ledger, rule, closing, Waiting(str(error), RETRY), now))
     if isinstance(second, Waiting):
@@ -217,7 +217,8 @@ def _advance(
     return _settled(rule, second, lambda: _done(ledger, rule, second, closing))
 
 
-def _look(rule: Rule, storage: Storage) -> Decision:
+def look(rule: Rule, storage: Storage) -> Decision:
+    """What the bucket holds now, judged; writes nothing. Raises StorageUnavailable."""
     listing = storage.list(rule.bucket, rule.root)
     if rule.mode is not Mode.MANIFEST:
         return decide(rule, listing)

@@ -53,7 +53,7 @@ class Storage:
                 retry=self._retry,
             )
             for page in found.pages:
-                yield self._answer.date, [_stored(blob) for blob in page]
+                yield self._last_date(), [_stored(blob) for blob in page]
 
     def list(self, bucket: str, prefix: str) -> Listing:
         """All of it, but stop where it is too much for a dataset."""
@@ -118,6 +118,13 @@ class Storage:
         # The client drops an answer's headers; a hook of its session, run in the caller's thread, keeps the date.
         client._http.hooks["response"].append(self._note_date)
         return client
+
+    def _last_date(self) -> datetime:
+        """Of the last answer that this thread got."""
+        date: datetime | None = getattr(self._answer, "date", None)
+        if date is None:
+            raise StorageUnavailable("the answer of Cloud Storage carries no Date, by which ages are judged")
+        return date
 
     def _note_date(self, response: Any, *args: Any, **kwargs: Any) -> None:
         if "Date" in response.headers:
