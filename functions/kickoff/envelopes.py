@@ -95,7 +95,7 @@ def _open_tick(fields: Mapping[str, str], body: bytes) -> Tick:
 
 
 def _open_background(document: Mapping[str, Any], path: str) -> CloudEvent | PubsubMessage:
-    context = document.get("context", document)
+    context = document["context"] if isinstance(document.get("context"), dict) else document
     event_type, event_id = context.get("eventType"), context.get("eventId")
     faults = [
         Fault(name, f"{name} is {describe(value)}; a background event has it as a string")

@@ -14,11 +14,11 @@ from kickoff.cloud_events import CloudEvent
 from kickoff.errors import MalformedEvent
 from kickoff.event_types import Ignored, JobHint
 from kickoff.faults import schema_faults, shown
-from kickoff.own_events import EPOCH, TrainingEpoch, TrainingFinished
+from kickoff.jobs import RUN_LABEL, split_job_name
+from kickoff.own_events import EPOCH, RUN_ID, TrainingEpoch, TrainingFinished
 from kickoff.pubsub_messages import PubsubMessage
 from kickoff.wire_values import describe, malformed, parse_time
 
-_JOB_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/customJobs/([^/]+)")
 _JOB_METHOD = re.compile(r"google\.cloud\.aiplatform\.v1(?:beta1)?\.JobService\.(Create|Cancel|Delete)CustomJob")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
@@ -68,16 +68,17 @@ def parse_audit(entry: Mapping[str, Any], event_id: str) -> JobHint | Ignored:
     if _dict(payload, "status").get("code"):
         return Ignored(f"the call {found[1]}CustomJob was refused", event_id)
     request, response = _dict(payload, "request"), _dict(payload, "response")
-    names = (_JOB_NAME.search(_str(box, key)) for box, key in ((response, "name"), (payload, "resourceName")))
+    label = _str(_dict(_dict(request, "customJob"), "labels"), RUN_LABEL)
+    names = (split_job_name(_str(box, key)) for box, key in ((response, "name"), (payload, "resourceName")))
     name = next((match for match in names if match), None)
     if name is None:
         return Ignored(f"an audit entry of {found[1]}CustomJob that does not name the job", event_id)
     return JobHint(
         kind="audit",
-        job_id=name[3],
-        project=name[1],
-        location=name[2],
-        run_id=_str(_dict(_dict(request, "customJob"), "labels"), "kickoff-run"),
+        job_id=name[2],
+        project=name[0],
+        location=name[1],
+        run_id=label if re.fullmatch(RUN_ID, label) else "",
         data={
             "method": f"{found[1]}CustomJob",
             "principal": _str(_dict(payload, "authenticationInfo"), "principalEmail"),

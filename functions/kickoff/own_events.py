@@ -16,7 +16,9 @@ EPOCH = "dev.kickoff.training.epoch.v1"
 FINISHED = "dev.kickoff.training.finished.v1"
 RUN_FINISHED = "dev.kickoff.run.finished.v1"
 
-RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+RUN_ID = r"^[a-z][a-z0-9-]{0,62}$"
+"""As runs.build_run_id makes them. It names a document of the ledger, so nothing else may pass."""
+RunId = Annotated[str, Field(pattern=RUN_ID)]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,128}$")]
 """Empty outside Vertex AI."""
 Metric = Annotated[float, Field(allow_inf_nan=False)] | None

@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import itertools
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
@@ -73,6 +74,34 @@ def _open_data(body: dict[str, Any]) -> Any:
         return json.loads(base64.b64decode(message["data"])) if isinstance(message, dict) else None
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
+
+
+KEYS = "specversion type source id data data_base64 message attributes messageId publishTime subscription context "
+KEYS += "eventId eventType resource timestamp bucket name generation size metageneration resourceState kind logName "
+KEYS += "textPayload jsonPayload protoPayload labels methodName response request status run_id epoch metrics "
+KEYS += "receivedMessages"
+VALUES: list[Any] = [None, 7, "x", {"x": "y"}]
+TYPES = ["google.storage.object.finalize", "google.pubsub.topic.publish", FINALIZED]
+TYPES += ["google.cloud.audit.log.v1.written", "dev.kickoff.training.epoch.v1"]
+
+
+@pytest.mark.parametrize("kind", ["body", "push", "background", "cloud event"])
+def test_every_pair_of_known_keys_with_values_of_any_kind_is_read_or_refused(kind: str) -> None:
+    """Any key may meet any other, each with a value of a kind that it never has."""
+    for first, second in itertools.combinations(KEYS.split(), 2):
+        for one, two in itertools.product(VALUES, repeat=2):
+            document = {first: one, second: two}
+            if kind == "body":
+                outcome("POST", "/", {}, json.dumps(document).encode())
+            elif kind == "push":
+                data = base64.b64encode(json.dumps(document).encode()).decode()
+                outcome("POST", "/", {}, json.dumps({"message": {"data": data, **document}}).encode())
+            elif kind == "background":
+                context = {"eventId": "1", "eventType": TYPES[len(first + second) % 2], **document}
+                outcome("POST", "/", {}, json.dumps({"context": context, "data": document}).encode())
+            else:
+                headers = {**CE, "ce-type": TYPES[2 + len(first + second) % 3]}
+                outcome("POST", "/", headers, json.dumps(document).encode())
 
 
 def _replace(target: Any, data: st.DataObject) -> None:
