@@ -1,6 +1,7 @@
 """What a run says while it goes: a line for people, a CloudEvent for Kickoff, scalars for TensorBoard."""
 
 import json
+import math
 import sys
 import time
 import uuid
@@ -44,11 +45,12 @@ class Events:
     def epoch(self, epoch: int, epochs: int, metrics: Mapping[str, float], rate: float) -> None:
         """`epoch` counts from 1; `rate` is training images a second over all replicas."""
         self._publish(
-            EPOCH, {"epoch": epoch, "epochs": epochs, "metrics": dict(metrics), "images_per_second": round(rate, 1)}
+            EPOCH,
+            {"epoch": epoch, "epochs": epochs, "metrics": finite(metrics), "images_per_second": round(rate, 1)},
         )
 
     def finished(self, metrics: Mapping[str, float], model_uri: str) -> None:
-        self._publish(FINISHED, {"metrics": dict(metrics), "model_uri": model_uri})
+        self._publish(FINISHED, {"metrics": finite(metrics), "model_uri": model_uri})
         self.flush()
 
     def flush(self, timeout: float = 30.0) -> None:
@@ -82,6 +84,11 @@ class Events:
         except Exception as error:
             self._report(f"warning: an event was not published to {self._topic}: {error!r}")
             self._topic = ""
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN: a metric that is not finite is null, so that a diverged epoch still shows."""
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
 
 
 def topic_path(environ: Mapping[str, str]) -> str:
