@@ -72,6 +72,12 @@ def clients_of(endpoint: str) -> Clients:
         return Clients(pubsub_v1.PublisherClient(), pubsub_v1.SubscriberClient())
 
 
+def open_stream(ended: threading.Event, name: str) -> Iterator[Any]:
+    """The requests of a stream that never acknowledges; an iterator that ends would close it."""
+    yield pubsub_v1.types.StreamingPullRequest(subscription=name, stream_ack_deadline_seconds=10)
+    ended.wait(30)
+
+
 @dataclass
 class Request:
     path: str

@@ -118,6 +118,22 @@ def test_retention_ends_a_messages_life_also_while_it_is_leased() -> None:
     assert (len(trial.backlog), trial.backlog.bytes, trial.holder) == (0, 0, Holder())
 
 
+def test_memory_does_not_grow_with_what_went_through() -> None:
+    trial = Trial(Policy(ordered=True))
+    trial.add(b"stays")
+    trial.lease(seconds=600.0)
+    for index in range(5000):
+        trial.add(b"x", key=f"k{index % 3}")
+        [delivery] = trial.lease(seconds=600.0)
+        trial.backlog.modify([delivery.ack_id], 300, now=0)
+        trial.backlog.ack([delivery.ack_id], now=0)
+    trial.backlog.tick(now=0)
+    backlog = trial.backlog
+    parts = (backlog._entries, backlog._acked, backlog._keys, backlog._ready, backlog._delayed, backlog._deadlines)
+    assert sum(len(part) for part in parts) < 2000
+    assert datas(trial.lease(now=600)) == [b"stays"], "its deadline was not lost"
+
+
 def test_keyed_messages_come_together_in_order_but_not_to_a_second_lease() -> None:
     trial = Trial(Policy(ordered=True))
     for data in (b"1", b"2", b"3"):

@@ -16,7 +16,7 @@ from google.api_core import exceptions
 from google.cloud import pubsub_v1
 from google.protobuf import duration_pb2, field_mask_pb2
 
-from tests.pubsub.emulators import PROJECT, Clients, Endpoint, wait_for
+from tests.pubsub.emulators import PROJECT, Clients, Endpoint, open_stream, wait_for
 
 LACKS = {
     "test_a_filter_must_be_well_formed": "ignores filters",
@@ -326,12 +326,6 @@ def test_a_push_says_its_ordering_key(either: Clients, endpoint: Endpoint) -> No
 
 
 # StreamingPull
-
-
-def open_stream(ended: threading.Event, name: str) -> Iterator[Any]:
-    """The requests of a stream that never acknowledges; an iterator that ends would close it."""
-    yield pubsub_v1.types.StreamingPullRequest(subscription=name, stream_ack_deadline_seconds=10)
-    ended.wait(30)
 
 
 def test_a_stream_delivers_everything_once(either: Clients) -> None:

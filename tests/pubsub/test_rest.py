@@ -84,6 +84,15 @@ def test_an_error_has_googles_shape(
     assert says in document["error"]["message"]
 
 
+def test_what_is_not_json_at_all_is_answered(server: PubSubServer) -> None:
+    url = f"{server.http_url}v1/{P}/topics/abc"
+    for body in (b"[" * 100_000, b"\xff\xfe", b"NaN", b'{"labels": ' * 5000):
+        answer = requests.put(url, data=body, timeout=20)
+        assert (answer.status_code, answer.json()["error"]["status"]) == (400, "INVALID_ARGUMENT")
+    answer = requests.put(url, headers={"Content-Length": "99999999999"}, timeout=20)
+    assert (answer.status_code, answer.json()["error"]["status"]) == (400, "INVALID_ARGUMENT")
+
+
 def test_every_fault_of_a_subscription_is_said_at_once(call: Any, ours: Clients) -> None:
     settings = {
         "topic": ours.topic(),

@@ -20,7 +20,7 @@ import requests
 from google.api_core import exceptions
 
 from deploy.local.pubsub.server import PubSubServer
-from tests.pubsub.emulators import Clients, Endpoint, clients_of, listens, wait_for
+from tests.pubsub.emulators import Clients, Endpoint, clients_of, listens, open_stream, wait_for
 
 
 @contextmanager
@@ -49,14 +49,18 @@ def test_the_process_says_where_it_listens_and_ends_at_once(number: signal.Signa
         # A stream, a waiting pull and a push that hangs must not hold it up.
         endpoint.delay = 5
         clients.subscription(topic, push_config={"push_endpoint": endpoint.url}, ack_deadline_seconds=600)
-        stream = clients.subscriber.subscribe(clients.subscription(topic), lambda message: message.ack())
+        ended = threading.Event()
+        stream = clients.subscriber.streaming_pull(requests=open_stream(ended, clients.subscription(topic)))
         clients.publish(topic, b"x")
         wait_for(lambda: endpoint.active == 1)
         started = time.monotonic()
         running.send_signal(number)
         assert running.wait(10) == 0
         assert time.monotonic() - started < 2
-        stream.cancel()
+        ended.set()
+        with pytest.raises(exceptions.ServiceUnavailable):
+            while True:
+                next(stream)
         clients.close()
         assert running.stderr is not None
         assert running.stderr.read() == ""

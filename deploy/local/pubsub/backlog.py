@@ -178,6 +178,10 @@ class Backlog:
             entry = self._entries.get(seq)
             if entry and entry.state is State.DELAYED and entry.not_before == not_before:
                 self._make_ready(entry)
+        if len(self._deadlines) > 4 * len(self._entries) + 1000:  # mostly of leases that ended otherwise
+            leased = (entry for entry in self._entries.values() if entry.state is State.LEASED)
+            self._deadlines = [(entry.deadline, entry.seq) for entry in leased]
+            heapq.heapify(self._deadlines)
         for entries in (self._entries, self._acked):
             while entries and (oldest := next(iter(entries.values()))).published + self.policy.retention <= now:
                 self._drop(oldest, now)

@@ -13,7 +13,7 @@ from deploy.local.pubsub.backlog import Ask, Holder
 from deploy.local.pubsub.errors import PubSubError, invalid
 
 MAX_CALLS = 256
-"""Calls at once; each open StreamingPull and waiting Pull is one."""
+"""Calls at once; each open StreamingPull and waiting Pull is one. More get RESOURCE_EXHAUSTED."""
 
 StreamingPullRequest: Any = types.StreamingPullRequest.pb()
 StreamingPullResponse: Any = types.StreamingPullResponse.pb()
@@ -22,14 +22,15 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", 20 * 1024 * 1024),
     ("grpc.max_send_message_length", 20 * 1024 * 1024),
     ("grpc.so_reuseport", 0),  # a taken port is an error, not shared
-    ("grpc.http2.min_ping_interval_without_data_ms", 5000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5000),
     ("grpc.keepalive_permit_without_calls", 1),
 ]
 
 
 def build_server(api: Api, address: str) -> tuple[grpc.Server, int]:
     """A server bound to `address` (``host:port``, port 0 for any) and its port. Raises OSError if the port is taken."""
-    server = grpc.server(ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="grpc"), options=_OPTIONS)
+    pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="grpc")
+    server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
     for service in ("Publisher", "Subscriber"):
         methods = {rpc.name: _unary(api, rpc) for rpc in RPCS.values() if rpc.service == service}
         if service == "Subscriber":

@@ -22,6 +22,7 @@ from deploy.local.pubsub.broker import Subscription
 
 ACKNOWLEDGES = frozenset({102, 200, 201, 202, 204})
 MAX_IN_FLIGHT = 16
+_MAX_ANSWER_BYTES = 64 * 1024
 
 
 def build_push(delivery: Delivery, subscription: Any) -> tuple[bytes, dict[str, str]]:
@@ -89,7 +90,7 @@ class Pusher:
             self._stopped = True
             self._subscription.changed.notify_all()
             connections = list(self._connections)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False)
         for connection in connections:
             if connection.sock is not None:
                 with contextlib.suppress(OSError):
@@ -98,8 +99,10 @@ class Pusher:
     def _run(self) -> None:
         while not (self._stopped or self._subscription.closed):
             for delivery in self._subscription.take(self._ask, self._holder, 60.0, lambda: self._stopped):
-                with contextlib.suppress(RuntimeError):  # the pool was shut down meanwhile
+                try:
                     self._pool.submit(self._push, delivery)
+                except RuntimeError:  # the pool was shut down meanwhile
+                    self._subscription.modify([delivery.ack_id], 0)
 
     def _ask(self) -> Ask:
         deadline = self._subscription.resource.ack_deadline_seconds
@@ -144,10 +147,14 @@ class Pusher:
 
     def _connection(self, url: SplitResult, timeout: float) -> tuple[http.client.HTTPConnection, bool]:
         """This thread's connection to the endpoint, and whether it was used before."""
+        if self._stopped:
+            raise ConnectionAbortedError("stopping")
         kept: tuple[str, http.client.HTTPConnection] | None = getattr(self._local, "kept", None)
         if kept and kept[0] == url.netloc and kept[1].sock is not None:
             kept[1].sock.settimeout(timeout)
             return kept[1], True
+        if kept:  # to another endpoint, or closed by the answer
+            self._discard(kept[1])
         make: Callable[..., http.client.HTTPConnection] = (
             http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
         )
@@ -169,5 +176,7 @@ class Pusher:
 def _exchange(connection: http.client.HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> int:
     connection.request("POST", path, body, headers)
     response = connection.getresponse()
-    response.read()
+    response.read(_MAX_ANSWER_BYTES)
+    if response.status < 200 or not response.isclosed():  # more is to come that nobody wants
+        connection.close()
     return response.status

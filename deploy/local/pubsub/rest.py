@@ -86,7 +86,7 @@ def _fill(request: Any, body: bytes, query: dict[str, str]) -> None:
         if body:
             json_format.Parse(body, request)
         json_format.ParseDict(query, request)
-    except (json_format.ParseError, UnicodeDecodeError) as error:
+    except (json_format.ParseError, ValueError, RecursionError) as error:
         raise invalid(f"Invalid JSON payload received. {error}") from error
 
 
@@ -97,12 +97,13 @@ class _Handler(BaseHTTPRequestHandler):
     server: "RestServer"
 
     def _respond(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        if length > 2 * MAX_REQUEST_BYTES:  # base64 makes it longer
-            status, text = 413, json.dumps(invalid(f"The request is {length} bytes; too large.").as_json())
+        length = self.headers.get("Content-Length") or "0"
+        if not length.isdecimal() or int(length) > 2 * MAX_REQUEST_BYTES:  # base64 makes it longer
+            limit = f"Content-Length is {length[:20]}; it must be a number up to {2 * MAX_REQUEST_BYTES}"
+            status, text = 400, json.dumps(invalid(limit).as_json())
             self.close_connection = True
         else:
-            status, text = answer(self.server.api, self.command, self.path, self.rfile.read(length))
+            status, text = answer(self.server.api, self.command, self.path, self.rfile.read(int(length)))
         payload = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json; charset=UTF-8")
