@@ -5,6 +5,7 @@ but with no Vertex AI and no bucket: so only what asks for neither is sent there
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any
 
 import pytest
 from functions_framework import create_app
+from kickoff.ledger import open_ledger
+from kickoff.runs import JobRecord, State
 
 from tests.kickoff.event_cases import ROOT, Case, load_cases, read_body
+from tests.kickoff.making import make_run
 
 CASES = [case for case in load_cases() if "method" in case["input"]]
 TO_START = [case for case in CASES if case["expected"]["becomes"] in ("refused", "hint", "message")]
@@ -60,6 +64,18 @@ def test_start_training_answers_2xx(clients: dict[str, Any], case: Case) -> None
     outcome = (said[0] if isinstance(said, list) else said)["outcome"]
     allowed = {"refused": {"rejected", "duplicate"}, "hint": {"ignored"}, "message": {"rejected", "duplicate"}}
     assert status == 200 and outcome in allowed[case["expected"]["becomes"]], said
+
+
+def test_5xx_is_for_what_delivering_again_can_help(clients: dict[str, Any]) -> None:
+    """Vertex AI is out of reach here: a line about a job of ours comes again, one about a stranger's does not."""
+    case = next(case for case in CASES if case["id"] == "E70")
+    assert _send(clients["record_completion"], case)[0] == 200
+    ledger = open_ledger(os.environ["KICKOFF_LEDGER"])
+    name = "projects/acme/locations/us-central1/customJobs/4567890123456789"
+    ledger.create_run(make_run(state=State.RUNNING, job=JobRecord(name=name), project="acme"))
+    ledger.close()
+    status, said = _send(clients["record_completion"], case)
+    assert (status, said["outcome"]) == (503, "unavailable")
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00" * 100, b"[" * 500_000, b"{" * 500_000, b"x" * 12_000_000, b"\xff\xfe"])
