@@ -8,6 +8,7 @@ then the event is published, then the record says so. Who dies in between leaves
 """
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,6 +44,8 @@ from kickoff.vertex import Vertex
 from kickoff.webhook import build_slack_message, post
 
 log = logging.getLogger("kickoff")
+
+_OBJECTS = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]/[^\r\n]+")
 
 Clock = Callable[[], datetime]
 
@@ -126,7 +129,7 @@ class Recorder:
         cost = actual_cost(run.custom_job, job)
         if run_state(job.state) is not State.SUCCEEDED:
             return Evidence(metrics, cost_usd=cost)
-        if not model_uri.startswith("gs://"):
+        if not _OBJECTS.fullmatch(model_uri):
             model_uri = f"{run.output.rstrip('/')}/model/" if run.output else ""
         try:
             digest = self._model_digest(model_uri) if model_uri else ""

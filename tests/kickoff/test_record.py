@@ -219,6 +219,18 @@ def test_a_success_without_a_model_or_with_storage_out_of_reach(
     assert "could not be looked for" in lab.run(other).notes[-1]
 
 
+@pytest.mark.parametrize(
+    "uri", ["", "gs://", "gs:///x", "gs://UP/x", "/gcs/b/model", "gs://kickoff-local-models", "x\x00y"]
+)
+def test_a_model_uri_that_is_no_place_is_looked_for_where_the_job_writes(
+    lab: Lab, recorder: Recorder, uri: str
+) -> None:
+    run = submitted(lab, name=f"place-{uri!r}")
+    write_model(run)
+    report(recorder, ended(lab, run), "finished", metrics={"a": 1.0}, model_uri=uri)
+    assert lab.run(run).model_uri == f"{run.output}/model/"
+
+
 @pytest.mark.parametrize("text", ["Job completed successfully.", "Job failed."])
 def test_a_line_while_the_job_runs_ends_nothing(lab: Lab, recorder: Recorder, ends: Ends, text: str) -> None:
     run = submitted(lab, "idle")
