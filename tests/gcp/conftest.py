@@ -66,14 +66,14 @@ def planned_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan(planned_checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The plan with defaults, of a checkout with two scheduled recipes."""
     folder = tmp_path_factory.mktemp("plan")
-    named = {"project": PROJECT, "region": REGION, "project_number": PROJECT_NUMBER}
+    named: dict[str, Any] = {"project": PROJECT, "region": REGION, "project_number": PROJECT_NUMBER}
     return check(folder, **named, checkout=str(planned_checkout))[1]
 
 
 @pytest.fixture(scope="session")
 def full_plan(planned_checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The plan with every option away from its default."""
-    options = {
+    options: dict[str, Any] = {
         "trainer_image": IMAGE,
         "image_builder": "docker",
         "request_publishers": ["group:ml@acme.example"],
@@ -85,5 +85,5 @@ def full_plan(planned_checkout: Path, tmp_path_factory: pytest.TempPathFactory) 
         "labels": {"team": "ml"},
         "webhook": "https://hooks.example/kickoff",
     }
-    named = {"project": PROJECT, "region": REGION, "project_number": PROJECT_NUMBER}
+    named: dict[str, Any] = {"project": PROJECT, "region": REGION, "project_number": PROJECT_NUMBER}
     return check(tmp_path_factory.mktemp("plan"), **named, checkout=str(planned_checkout), **options)[1]

@@ -24,6 +24,7 @@ APIS = {
     "cloudbilling": "",
     "cloudbuild": "",
     "cloudfunctions": "",
+    "cloudquotas": "",
     "cloudresourcemanager": "",
     "cloudscheduler": "",
     "compute": "compute/v1/",
@@ -80,6 +81,10 @@ class Recorder:
             "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
             "NO_PROXY": "127.0.0.1",
         }
+
+    def put(self, api: str, path: str, resource: Any) -> None:
+        """Let a resource exist, as if it had been made before."""
+        self.resources[_key(api, path)] = resource
 
     def made(self, api: str, pattern: str) -> list[Call]:
         """The calls that change something of `api`, whose path matches `pattern` from its start."""

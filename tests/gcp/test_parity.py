@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.gcp.conftest import PROJECT, PROJECT_NUMBER, REGION, Deployed
+from tests.gcp.conftest import PROJECT, REGION, Deployed
+from tests.gcp.recorder import PROJECT_NUMBER
 from tests.gcp.terraform import resources, tool
 from tests.gcp.warm_gcloud import available
 

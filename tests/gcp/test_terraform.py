@@ -10,7 +10,8 @@ import pytest
 
 from deploy import names
 from tests.gcp.checkout import ROOT, settings_names
-from tests.gcp.conftest import IMAGE, PROJECT, PROJECT_NUMBER, REGION, email
+from tests.gcp.conftest import IMAGE, PROJECT, REGION, email
+from tests.gcp.recorder import PROJECT_NUMBER
 from tests.gcp.terraform import check, resources, tool
 
 pytestmark = [
@@ -172,7 +173,11 @@ def test_who_may_ask_for_training_is_said(full_plan: Plan) -> None:
 
 
 def test_dangerous_options_are_refused_all_at_once(planned_checkout: Path, tmp_path: Path) -> None:
-    options = {"trainer_image": "gcr.io/acme/trainer:latest", "dashboard_users": ["allUsers"], "project": "X"}
+    options: dict[str, Any] = {
+        "trainer_image": "gcr.io/acme/trainer:latest",
+        "dashboard_users": ["allUsers"],
+        "project": "X",
+    }
     with pytest.raises(subprocess.CalledProcessError) as failed:
         check(tmp_path, project_number=PROJECT_NUMBER, checkout=str(planned_checkout), **options)
     said = re.sub(r"\s+", " ", failed.value.stderr)
