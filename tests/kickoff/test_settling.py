@@ -462,6 +462,19 @@ def test_a_bucket_that_does_not_answer_holds_only_its_own_dataset(tmp_path: Path
     assert len(world.runs) == 2
 
 
+def test_a_listing_goes_through_all_pages(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kickoff.storage.PAGE", 2)
+    world = world_of(tmp_path, name, "quiet")
+    names = [f"{name}/quiet/{each}" for each in ("Z", "a", "a/c", "sp ace%2F+", "ä", "\uffee", "\U0001f33b")]
+    for each in reversed(names):
+        world.upload(each)
+    listing = world.storage.list(BUCKET, f"{name}/quiet/")
+    assert [o.name for o in listing.objects] == names, "byte for byte, in the order of their bytes"
+    assert abs(listing.date - world.now()) < timedelta(seconds=5)
+    monkeypatch.setattr("kickoff.storage.MAX_MEMBERS", 3)
+    assert len(world.storage.list(BUCKET, f"{name}/quiet/").objects) == 4, "what is too much is not read to its end"
+
+
 def test_no_bucket_and_no_server_are_transient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = Storage("acme")
     with pytest.raises(StorageUnavailable, match="gs://no-such-bucket/d/ could not be reached: 404"):
