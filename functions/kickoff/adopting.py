@@ -6,7 +6,7 @@ another is made; and what shows up later still is a duplicate (duplicates.py).
 
 from datetime import timedelta
 
-from kickoff.duplicates import Fence, drop_duplicates, no_fence, select_ours
+from kickoff.duplicates import Fence, drop_duplicates, find_jobs, no_fence
 from kickoff.jobs import JobView
 from kickoff.ledger.protocol import Conflict, Ledger
 from kickoff.runs import Run, State
@@ -25,8 +25,7 @@ def adopt(
     time = now()
     if run.state is not State.SUBMITTING or run.lease_until is None or run.lease_until > time:
         return run
-    listed = vertex.find_by_run(run.project, run.region, run.run_id)
-    ours = select_ours(run, listed)
+    ours = find_jobs(vertex, run, fence)
     chosen = select_job(run, ours, fence(run) if ours else "")
     if chosen is None:
         return _store(ledger, _without_job(run, settings, now))

@@ -74,9 +74,7 @@ def settle_at_end(
     """
     if run.submissions < 2 or not job.ended or run.terminal:
         return run
-    return settle_duplicates(
-        ledger, vertex, run, vertex.find_by_run(run.project, run.region, run.run_id), now=now, fence=fence
-    )
+    return settle_duplicates(ledger, vertex, run, find_jobs(vertex, run, fence), now=now, fence=fence)
 
 
 def follow_winner(ledger: Ledger, vertex: JobService, run: Run, winner: JobView, now: Clock) -> Run:
@@ -101,6 +99,16 @@ def follow_winner(ledger: Ledger, vertex: JobService, run: Run, winner: JobView,
     if named and stored.job and stored.job.id == winner.id:
         vertex.cancel(named.name)
     return stored
+
+
+def find_jobs(vertex: JobService, run: Run, fence: Fence) -> list[JobView]:
+    """Every job of the run that a list shows, and the fence's winner also where no list shows it yet."""
+    jobs = vertex.find_by_run(run.project, run.region, run.run_id)
+    winner = fence(run)
+    if winner and all(job.id != winner for job in jobs):
+        job = vertex.get(f"projects/{run.project}/locations/{run.region}/customJobs/{winner}")
+        jobs += [job] if job else []
+    return select_ours(run, jobs)
 
 
 def select_ours(run: Run, jobs: list[JobView]) -> list[JobView]:
