@@ -51,13 +51,13 @@ def test_one_upload_makes_one_job_of_three_replicas(trained: Run, clients: Clien
     assert [int(pool["replicaCount"]) for pool in pools] == [1, 2]
 
 
-def test_the_record_tells_the_whole_life_of_the_run(trained: Run) -> None:
+def test_the_record_tells_the_whole_life_of_the_run(trained: Run, clients: Clients) -> None:
     states = [change.state for change in trained.history]
     assert states[:3] == [State.QUEUED, State.SUBMITTING, State.SUBMITTED]
     assert states[-1] is State.SUCCEEDED
     assert trained.dataset is not None
     assert trained.dataset.objects == 1797
-    assert trained.finished_published
+    assert eventually(lambda: getattr(clients.ledger.get_run(trained.run_id), "finished_published", False))
     assert not trained.model_missing
 
 
