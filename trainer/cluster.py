@@ -73,6 +73,25 @@ def parse_cluster(environ: Mapping[str, str]) -> Cluster:
     return Cluster()
 
 
+def select_strategy(requested: str, cluster: Cluster, devices: int) -> str:
+    """none, mirrored, multi-worker or parameter-server. Pure; raises InvalidArguments when they cannot fit."""
+    workers = len(cluster.synchronous)
+    if requested == "auto":
+        if cluster.has_parameter_servers or cluster.task_type == "evaluator":
+            return "parameter-server"
+        return "multi-worker" if workers > 1 else "mirrored" if devices > 1 else "none"
+    if requested in ("none", "mirrored") and workers > 1:
+        raise InvalidArguments(
+            f"--strategy is {requested} and the cluster has {workers} replicas, which would each train alone; "
+            "use auto or multi-worker"
+        )
+    if requested == "parameter-server" and not cluster.has_parameter_servers:
+        raise InvalidArguments("--strategy is parameter-server and the cluster has none; fill worker pool 2")
+    if requested == "multi-worker" and cluster.has_parameter_servers:
+        raise InvalidArguments("--strategy is multi-worker and the cluster has parameter servers; empty worker pool 2")
+    return requested
+
+
 def _parse(variable: str, text: str) -> Cluster:
     try:
         document = json.loads(text)

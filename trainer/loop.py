@@ -61,7 +61,7 @@ class Steps:
             objective = loss / count
         gradients = tape.gradient(objective, self._trainable)
         self._optimizer.apply_gradients(zip(gradients, self._trainable, strict=True))
-        correct = tf.reduce_sum(_hits(labels, probabilities) * weights)
+        correct = tf.reduce_sum(hits(labels, probabilities) * weights)
         return _all_reduce(tf.concat([[loss, correct, tf.reduce_sum(weights)], requests], axis=0))
 
     def _evaluate_replica(self, batch: Any) -> Any:
@@ -85,7 +85,7 @@ def local(strategy: Any, value: Any) -> Any:
     return strategy.experimental_local_results(value)[0].numpy()
 
 
-def _hits(labels: Any, probabilities: Any) -> Any:
+def hits(labels: Any, probabilities: Any) -> Any:
     return tf.cast(tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int32), labels), tf.float32)
 
 

@@ -70,12 +70,28 @@ def _application(keras: Any, image: Any, options: Options) -> Any:
     base = constructor(weights=weights, include_top=False, input_shape=tuple(image.shape[1:]))
     if options.weights not in ("imagenet", "none"):
         _load_weights(base, options.weights)
+    if options.sync_batch_norm:
+        base = _synchronized(keras, base)
     inputs = preprocess(image) if preprocess else image
     # While a base is frozen, and when it is fine-tuned after, its BatchNorm must keep what it was trained with:
     # https://keras.io/guides/transfer_learning/
     features = base(inputs, training=False) if options.freeze_epochs else base(inputs)
     features = keras.layers.GlobalAveragePooling2D()(features)
     return keras.layers.Dense(1016, activation="relu")(features)
+
+
+def _synchronized(keras: Any, base: Any) -> Any:
+    """The same model whose BatchNorm reduces its batch statistics over all replicas at each step."""
+
+    def clone(layer: Any) -> Any:
+        config = layer.get_config()
+        if isinstance(layer, keras.layers.BatchNormalization):
+            config["synchronized"] = True
+        return type(layer).from_config(config)
+
+    copy = keras.models.clone_model(base, clone_function=clone)
+    copy.set_weights(base.get_weights())
+    return copy
 
 
 def _find_application(keras: Any, name: str) -> tuple[Any, Any]:

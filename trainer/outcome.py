@@ -1,38 +1,45 @@
 """What a run leaves behind beside the model: metrics.json, and what it was made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from trainer.arguments import Options, image_size
-from trainer.datasets import Dataset
 from trainer.export import export, to_json
+from trainer.inputs import Inputs
+from trainer.milestones import Milestones
 from trainer.models import build_model
 
 
-def write(options: Options, dataset: Dataset, training: int, progress: Any, values: Sequence[Any]) -> None:
+def write(options: Options, inputs: Inputs, reached: Milestones, values: Sequence[Any]) -> None:
     """Exports the model of these values, built once more outside the strategy, so that nothing of that is saved."""
-    model = build_model(tf.keras, options, len(dataset.classes))
+    model = plain_model(options, inputs, values)
+    documents = {"metrics.json": to_json(metrics_document(options, inputs, reached))}
+    export(model, image_size(options), inputs.dataset.classes, documents, options.output)
+
+
+def plain_model(options: Options, inputs: Inputs, values: Sequence[Any]) -> Any:
+    """A model outside every strategy with the given values: its trainable variables', then the others'."""
+    model = build_model(tf.keras, options, len(inputs.dataset.classes))
     for variable, value in zip([*model.trainable_variables, *model.non_trainable_variables], values, strict=True):
         variable.assign(value)
-    documents = {"metrics.json": to_json(metrics_document(options, dataset, training, progress.history))}
-    export(model, image_size(options), dataset.classes, documents, options.output)
+    return model
 
 
-def metrics_document(
-    options: Options, dataset: Dataset, training: int, history: Sequence[Mapping[str, float]]
-) -> dict[str, Any]:
+def metrics_document(options: Options, inputs: Inputs, reached: Milestones) -> dict[str, Any]:
     """The last epoch's figures, all epochs', and what `trainer.evaluate` needs to find the same validation examples."""
+    history = reached.history
     return {
         **(history[-1] if history else {}),
         "epochs": len(history),
-        "examples": {"training": training, "validation": len(dataset) - training},
-        "history": list(history),
+        "steps": reached.step,
+        "examples": {"training": len(inputs.training), "validation": len(inputs.validation)},
+        "history": history,
         "data": {
             "uri": options.data,
-            "digest": dataset.digest,
-            "classes": list(dataset.classes),
+            "digest": inputs.dataset.digest,
+            "classes": list(inputs.dataset.classes),
             "seed": options.seed,
             "validation_split": options.validation_split,
             "image_size": image_size(options),

@@ -24,7 +24,7 @@ def wait_for_peers(cluster: Cluster, timeout: float) -> float:
         return timeout
     with _listening(cluster.address):
         while waiting:
-            waiting = {name: address for name, address in waiting.items() if not _answers(address)}
+            waiting = {name: address for name, address in waiting.items() if not answers(address)}
             if waiting and time.monotonic() > deadline:
                 raise PeerAbsent(f"{_list(waiting)} did not answer within {timeout:g} s (--peer-timeout)")
             time.sleep(_PAUSE if waiting else 0)
@@ -35,7 +35,8 @@ def _list(peers: Mapping[str, str]) -> str:
     return ", ".join(f"{name} ({address})" for name, address in peers.items())
 
 
-def _answers(address: str) -> bool:
+def answers(address: str) -> bool:
+    """True when something accepts connections at host:port."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=2).close()

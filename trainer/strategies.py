@@ -13,25 +13,6 @@ from trainer.cluster import Cluster
 from trainer.errors import InvalidArguments
 
 
-def select_strategy(requested: str, cluster: Cluster, devices: int) -> str:
-    """none, mirrored, multi-worker or parameter-server. Pure; raises InvalidArguments when they cannot fit."""
-    workers = len(cluster.synchronous)
-    if requested == "auto":
-        if cluster.has_parameter_servers or cluster.task_type == "evaluator":
-            return "parameter-server"
-        return "multi-worker" if workers > 1 else "mirrored" if devices > 1 else "none"
-    if requested in ("none", "mirrored") and workers > 1:
-        raise InvalidArguments(
-            f"--strategy is {requested} and the cluster has {workers} replicas, which would each train alone; "
-            "use auto or multi-worker"
-        )
-    if requested == "parameter-server" and not cluster.has_parameter_servers:
-        raise InvalidArguments("--strategy is parameter-server and the cluster has none; fill worker pool 2")
-    if requested == "multi-worker" and cluster.has_parameter_servers:
-        raise InvalidArguments("--strategy is multi-worker and the cluster has parameter servers; empty worker pool 2")
-    return requested
-
-
 def list_devices(cpu_devices: int) -> list[str]:
     """GPUs of this machine; none there and `cpu_devices` given: as many logical CPUs, for a laptop's rehearsal."""
     gpus = tf.config.list_physical_devices("GPU")
@@ -51,8 +32,8 @@ def list_devices(cpu_devices: int) -> list[str]:
 def create_strategy(name: str, cluster: Cluster, devices: list[str], timeout: float) -> Any:
     """The strategy object; ends the process with a traceback when the peers are not there after `timeout` seconds.
 
-    MultiWorkerMirroredStrategy waits for its peers for ever, holds the GIL and ignores SIGTERM meanwhile, so only
-    a C-level timer can end it. rendezvous.py has named the missing peer before it comes to that.
+    Both distributed strategies wait for their peers for ever, hold the GIL and ignore SIGTERM meanwhile, so only a
+    C-level timer can end that. rendezvous.py has named the missing peer before it comes to it.
     """
     if name == "none":
         return tf.distribute.get_strategy()
@@ -60,17 +41,24 @@ def create_strategy(name: str, cluster: Cluster, devices: list[str], timeout: fl
         on_gpus = not devices or devices[0].startswith("GPU")
         reduction = None if on_gpus else tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(devices or None, cross_device_ops=reduction)
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({task: list(addresses) for task, addresses in cluster.hosts.items()}),
-        task_type=cluster.task_type,
-        task_id=cluster.task_index,
-        rpc_layer="grpc",
-    )
     faulthandler.dump_traceback_later(timeout, exit=True)
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+        if name == "parameter-server":
+            return tf.distribute.ParameterServerStrategy(resolver(cluster))
+        return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver(cluster))
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def cluster_spec(cluster: Cluster) -> Any:
+    return tf.train.ClusterSpec({task: list(addresses) for task, addresses in cluster.hosts.items()})
+
+
+def resolver(cluster: Cluster) -> Any:
+    """Not TFConfigClusterResolver: that one would take an evaluator for a member, and wait for it."""
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster_spec(cluster), task_type=cluster.task_type, task_id=cluster.task_index, rpc_layer="grpc"
+    )
 
 
 def check_devices(strategy: Any, cluster: Cluster, devices: int) -> None:

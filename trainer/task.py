@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 
 from trainer.arguments import Options, parse_arguments
-from trainer.cluster import Cluster, parse_cluster
+from trainer.cluster import Cluster, parse_cluster, select_strategy
 from trainer.errors import TrainerError
 from trainer.fence import fence_uri, wins
 from trainer.progress import say, warn
@@ -31,9 +31,15 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's greetings are no news in a job's log
-    from trainer.training import train
+    if select_strategy(options.strategy, cluster, devices=0) == "parameter-server":
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"  # read when TensorFlow is imported: parameter servers need tf_keras
+        from trainer.parameter_server import run_task
 
-    train(options, cluster, environ)
+        run_task(options, cluster, environ)
+    else:
+        from trainer.training import train
+
+        train(options, cluster, environ)
     return 0
 
 

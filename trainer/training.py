@@ -4,7 +4,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,17 @@ import tensorflow as tf
 
 from trainer import checkpoints, loop, outcome
 from trainer.arguments import Options, image_size
-from trainer.cluster import Cluster
-from trainer.datasets import Dataset, Indices, check, find_bad_images, split
-from trainer.errors import Diverged, InvalidArguments, InvalidData, PeerLost, Terminated
+from trainer.cluster import Cluster, select_strategy
+from trainer.errors import Diverged, PeerLost, Terminated
 from trainer.images import ImageCache, class_weights
+from trainer.inputs import Inputs, open_inputs
+from trainer.milestones import Milestones, from_state, load_checkpoint
 from trainer.models import build_model, head_variables
 from trainer.pipeline import training_batches, validation_batches, validation_steps
 from trainer.progress import Events, format_epoch, say, warn
 from trainer.rendezvous import wait_for_peers
 from trainer.schedule import Position, Schedule
-from trainer.sources import open_dataset
-from trainer.strategies import check_devices, create_strategy, list_devices, select_strategy
+from trainer.strategies import check_devices, create_strategy, list_devices
 from trainer.termination import Termination
 
 
@@ -34,9 +34,7 @@ class Setup:
     options: Options
     cluster: Cluster
     strategy: Any
-    dataset: Dataset
-    training: Indices
-    validation: Indices
+    inputs: Inputs
     cache: ImageCache
     model: Any
     optimizer: Any
@@ -51,17 +49,6 @@ class Setup:
     @property
     def global_batch(self) -> int:
         return self.options.batch_size * self.replicas
-
-
-@dataclass
-class Progress:
-    """How far the run is: `step` counts updates, `position` the examples of the epoch, `sums` its figures so far."""
-
-    step: int = 0
-    position: Position = field(default_factory=Position)
-    sums: Any = field(default_factory=lambda: np.zeros(3))
-    history: list[dict[str, float]] = field(default_factory=list)
-    confusion: Any = None
 
 
 def train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> None:
@@ -95,30 +82,22 @@ def _set_up(
     directory: Path,
     termination: Termination,
 ) -> Setup:
-    dataset = open_dataset(options.data, directory, say)
-    dataset = _without_bad_images(dataset, options)
-    check(dataset)
-    training, validation = split(dataset, options.validation_split, options.seed)
-    if not len(training):
-        raise InvalidData(f"{options.data}: --validation-split {options.validation_split} leaves no training images")
-    say(f"{len(dataset)} images, {len(dataset.classes)} classes: {len(training)} train, {len(validation)} validate")
+    inputs = open_inputs(options, directory)
     keras = tf.keras
     keras.utils.set_random_seed(options.seed)
     if options.precision != "float32":
         keras.mixed_precision.set_global_policy(f"mixed_{options.precision}")
     with strategy.scope():
-        model = build_model(keras, options, len(dataset.classes))
+        model = build_model(keras, options, len(inputs.dataset.classes))
         scale = strategy.num_replicas_in_sync if options.scale_learning_rate else 1
         optimizer = keras.optimizers.Adam(options.learning_rate * scale)
         optimizer.build(model.trainable_variables)
-    cache = ImageCache(dataset, image_size(options), skip_bad=options.skip_bad_images)
+    cache = ImageCache(inputs.dataset, image_size(options), skip_bad=options.skip_bad_images)
     return Setup(
         options,
         cluster,
         strategy,
-        dataset,
-        training,
-        validation,
+        inputs,
         cache,
         model,
         optimizer,
@@ -128,70 +107,42 @@ def _set_up(
     )
 
 
-def _without_bad_images(dataset: Dataset, options: Options) -> Dataset:
-    bad = find_bad_images(dataset)
-    if not bad:
-        return dataset
-    names = ", ".join(dataset.names[index] for index in bad[:10]) + (" …" if len(bad) > 10 else "")
-    if not options.skip_bad_images:
-        raise InvalidData(f"{len(bad)} unreadable images: {names}; mend them, or give --skip-bad-images")
-    warn(f"warning: {len(bad)} unreadable images are left out: {names}")
-    return dataset.without(bad)
-
-
-def _resume(setup: Setup) -> Progress:
+def _resume(setup: Setup) -> Milestones:
     """Where the newest checkpoint left off, on every replica; the start where there is none. Collective."""
-    state = checkpoints.load_newest(setup.options.checkpoint_dir, warn) if setup.cluster.is_primary else None
-    if state is not None:
-        _check_fingerprint(state.fingerprint, _fingerprint(setup), setup.options.checkpoint_dir)
-    numbers = np.zeros(7)
-    if state is not None:
-        numbers[:] = [1, state.step, state.position.epoch, state.position.offset, *state.sums]
-    if setup.replicas > 1:
-        (numbers,) = loop.broadcast(setup.strategy, [numbers])
+    state = load_checkpoint(setup.options, setup.inputs) if setup.cluster.is_primary else None
+    reached = Milestones() if state is None else from_state(state)
+    several = setup.replicas > 1
+    numbers = np.array(
+        [state is not None, reached.step, reached.position.epoch, reached.position.offset, *reached.sums]
+    )
+    if several:
+        (numbers,) = loop.broadcast(setup.strategy, [numbers.astype(np.float64)])
     if not numbers[0]:
-        return Progress()
+        return reached
     variables = loop.variables_of(setup.model, setup.optimizer)
-    values = state.values if state is not None else loop.values_of(variables)
-    loop.assign(variables, loop.broadcast(setup.strategy, values) if setup.replicas > 1 else values)
+    values = loop.values_of(variables) if state is None else state.values
+    loop.assign(variables, loop.broadcast(setup.strategy, values) if several else values)
     position = Position(int(numbers[2]), int(numbers[3]))
     say(f"resuming at step {int(numbers[1])}: epoch {position.epoch + 1}, {position.offset} images into it")
-    history = [dict(entry) for entry in state.history] if state is not None else []
-    return Progress(int(numbers[1]), position, numbers[4:], history)
+    return Milestones(int(numbers[1]), position, numbers[4:], reached.history)
 
 
-def _fingerprint(setup: Setup) -> dict[str, Any]:
-    options = setup.options
-    return {
-        "model": options.model,
-        "head": options.head,
-        "image_size": image_size(options),
-        "classes": len(setup.dataset.classes),
-        "training_images": len(setup.training),
-        "seed": options.seed,
-    }
-
-
-def _check_fingerprint(found: Mapping[str, Any], expected: Mapping[str, Any], directory: str) -> None:
-    differing = [
-        f"{name} {found.get(name)} there, {value} here" for name, value in expected.items() if found.get(name) != value
-    ]
-    if differing:
-        raise InvalidArguments(f"the checkpoints in {directory} are of another run: {'; '.join(differing)}")
-
-
-def _train_epochs(setup: Setup, progress: Progress) -> None:
+def _train_epochs(setup: Setup, progress: Milestones) -> None:
     options = setup.options
     start = progress.position
-    schedule = Schedule(len(setup.training), setup.global_batch, options.seed, start)
+    schedule = Schedule(len(setup.inputs.training), setup.global_batch, options.seed, start)
     total = sum(schedule.steps(epoch) for epoch in range(start.epoch, options.epochs))
     if total <= 0:
         _validate(setup, progress, _compile(setup, start.epoch), None)
         return
-    batches = training_batches(setup.strategy, setup.cache, setup.training, schedule, options.batch_size, total - 1)
+    batches = training_batches(
+        setup.strategy, setup.cache, setup.inputs.training, schedule, options.batch_size, total - 1
+    )
     held_out = None
-    if len(setup.validation):
-        held_out = validation_batches(setup.strategy, setup.cache, setup.validation, options.batch_size, setup.replicas)
+    if len(setup.inputs.validation):
+        held_out = validation_batches(
+            setup.strategy, setup.cache, setup.inputs.validation, options.batch_size, setup.replicas
+        )
     steps, first = _compile(setup, start.epoch), progress.step
     for epoch in range(start.epoch, options.epochs):
         if epoch == options.freeze_epochs and epoch > start.epoch:
@@ -214,7 +165,7 @@ def _compile(setup: Setup, epoch: int) -> loop.Steps:
         setup.model,
         setup.optimizer,
         trainable=head_variables(setup.model) if epoch < options.freeze_epochs else None,
-        class_weights=class_weights(setup.dataset.labels[setup.training], setup.dataset.classes)
+        class_weights=class_weights(setup.inputs.dataset.labels[setup.inputs.training], setup.inputs.dataset.classes)
         if options.class_weights
         else None,
         augment=options.augment,
@@ -222,13 +173,13 @@ def _compile(setup: Setup, epoch: int) -> loop.Steps:
 
 
 def _train_step(
-    setup: Setup, progress: Progress, schedule: Schedule, number: int, steps: loop.Steps, batches: Iterator[Any]
+    setup: Setup, progress: Milestones, schedule: Schedule, number: int, steps: loop.Steps, batches: Iterator[Any]
 ) -> None:
     """One update, and what has to be done at this very step: stop, save, or give up."""
     stop, save = setup.termination.requested, setup.cluster.is_primary and _is_due(setup, progress.step + 1)
     loss, correct, examples, stops, saves = steps.train(next(batches), tf.constant([stop, save], tf.float32))
     if not np.isfinite(loss):
-        files = [setup.dataset.names[setup.training[index]] for index in schedule.batch(number)]
+        files = [setup.inputs.dataset.names[setup.inputs.training[index]] for index in schedule.batch(number)]
         raise Diverged(f"the loss is {loss} at step {progress.step + 1}; its batch: {', '.join(files)}")
     progress.sums = progress.sums + np.array([loss, correct, examples])
     progress.step += 1
@@ -246,31 +197,19 @@ def _is_due(setup: Setup, step: int) -> bool:
     return bool(by_step) or setup.writer.seconds_since_last() > options.checkpoint_minutes * 60
 
 
-def _save(setup: Setup, progress: Progress, *, wait: bool = False) -> None:
+def _save(setup: Setup, progress: Milestones, *, wait: bool = False) -> None:
     if not setup.cluster.is_primary or (setup.writer.busy and not wait):
         return
     values = loop.values_of(loop.variables_of(setup.model, setup.optimizer))
-    setup.writer.write(
-        checkpoints.State(
-            progress.step,
-            progress.position,
-            values,
-            progress.sums.tolist(),
-            tuple(progress.history),
-            _fingerprint(setup),
-        ),
-        wait=wait,
-    )
+    setup.writer.write(progress.to_state(values, setup.options, setup.inputs), wait=wait)
 
 
-def _end_epoch(setup: Setup, progress: Progress, steps: loop.Steps, held_out: Any, epoch: int, rate: float) -> None:
-    loss, correct, examples = progress.sums
-    metrics = {"loss": float(loss / examples), "accuracy": float(correct / examples)}
+def _end_epoch(setup: Setup, progress: Milestones, steps: loop.Steps, held_out: Any, epoch: int, rate: float) -> None:
+    metrics = progress.epoch_metrics()
     loop.agree(setup.strategy, setup.model)
     _check_weights(setup, epoch)
     metrics |= _validate(setup, progress, steps, held_out)
-    progress.history.append(metrics)
-    progress.sums = np.zeros(3)
+    progress.end_epoch(metrics)
     _save(setup, progress)
     if setup.cluster.is_primary:
         say(format_epoch(epoch + 1, setup.options.epochs, metrics, rate))
@@ -285,19 +224,19 @@ def _check_weights(setup: Setup, epoch: int) -> None:
             raise Diverged(f"{variable.path} holds numbers that are not finite after epoch {epoch + 1}")
 
 
-def _validate(setup: Setup, progress: Progress, steps: loop.Steps, held_out: Any) -> dict[str, float]:
+def _validate(setup: Setup, progress: Milestones, steps: loop.Steps, held_out: Any) -> dict[str, float]:
     """Loss and accuracy over the validation examples, each counted once; keeps the confusion matrix."""
-    if not len(setup.validation):
+    if not len(setup.inputs.validation):
         return {}
     if held_out is None:
         held_out = validation_batches(
-            setup.strategy, setup.cache, setup.validation, setup.options.batch_size, setup.replicas
+            setup.strategy, setup.cache, setup.inputs.validation, setup.options.batch_size, setup.replicas
         )
     total: Any = 0
-    for _ in range(validation_steps(setup.validation, setup.global_batch)):
+    for _ in range(validation_steps(setup.inputs.validation, setup.global_batch)):
         total = total + steps.evaluate(next(held_out))
     loss, examples, confusion = total[0], total[1], total[2:]
-    classes = len(setup.dataset.classes)
+    classes = len(setup.inputs.dataset.classes)
     progress.confusion = confusion.reshape(classes, classes)
     return {"val_loss": float(loss / examples), "val_accuracy": float(np.trace(progress.confusion) / examples)}
 
@@ -308,13 +247,13 @@ def stops_early(history: Sequence[Mapping[str, float]], patience: int) -> bool:
     return bool(patience) and len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
 
 
-def _finish(setup: Setup, progress: Progress) -> None:
+def _finish(setup: Setup, progress: Milestones) -> None:
     """The primary exports; the others wait for it, so that no replica ends well unless there is a model."""
     values = loop.values_of([*setup.model.trainable_variables, *setup.model.non_trainable_variables])
     say(f"weights {loop.digest(values)} after step {progress.step}")
     if setup.cluster.is_primary:
         setup.writer.flush()
-        outcome.write(setup.options, setup.dataset, len(setup.training), progress, values)
+        outcome.write(setup.options, setup.inputs, progress, values)
         say(f"model written to {setup.options.output}")
         metrics = progress.history[-1] if progress.history else {}
         setup.events.finished(metrics, setup.options.output)

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from trainer.cluster import Cluster, parse_cluster
+from trainer.cluster import Cluster, parse_cluster, select_strategy
 from trainer.errors import InvalidArguments
-from trainer.strategies import select_strategy
 
 HOSTS = {"chief": ["a:2222"], "worker": ["b:2222", "c:2222"]}
 

@@ -1,0 +1,51 @@
+"""The evaluator of pool 3: measures every checkpoint it finds, beside the training and out of its way."""
+
+import json
+import time
+from pathlib import Path
+
+import tensorflow as tf
+
+from trainer import checkpoints
+from trainer.arguments import Options, image_size
+from trainer.errors import PeerLost
+from trainer.images import ImageCache
+from trainer.inputs import open_inputs
+from trainer.measure import measure
+from trainer.milestones import load_checkpoint
+from trainer.models import build_model
+from trainer.outcome import plain_model
+from trainer.progress import say
+from trainer.storage import join, write
+
+_PAUSE = 1.0
+
+
+def evaluate_checkpoints(options: Options, directory: Path) -> None:
+    """Writes `evaluation/step-N.json` beside the checkpoints until the last epoch's has been measured.
+
+    Raises PeerLost when no new checkpoint appears for as long as peers are waited for.
+    """
+    inputs = open_inputs(options, directory)
+    cache = ImageCache(inputs.dataset, image_size(options), skip_bad=options.skip_bad_images)
+    template = build_model(tf.keras, options, len(inputs.dataset.classes))
+    count = len(template.trainable_variables) + len(template.non_trainable_variables)
+    target = join(options.checkpoint_dir.rstrip("/").rpartition("/")[0] or ".", "evaluation")
+    measured, deadline = -1, time.monotonic() + options.peer_timeout
+    while True:
+        state = load_checkpoint(options, inputs)
+        if state is not None and state.step > measured:
+            measured, deadline = state.step, time.monotonic() + options.peer_timeout
+            metrics, _ = measure(plain_model(options, inputs, state.values[:count]), inputs, cache)
+            document = {"step": state.step, "epoch": state.position.epoch, **metrics}
+            write(join(target, f"step-{state.step:08d}.json"), json.dumps(document).encode())
+            say("evaluation " + " ".join(f"{name} {value:.4g}" for name, value in document.items()))
+            if is_last(state, options.epochs):
+                return
+        if time.monotonic() > deadline:
+            raise PeerLost(f"no new checkpoint in {options.checkpoint_dir} for {options.peer_timeout:g} s")
+        time.sleep(_PAUSE)
+
+
+def is_last(state: checkpoints.State, epochs: int) -> bool:
+    return state.position.epoch >= epochs
