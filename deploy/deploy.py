@@ -24,6 +24,7 @@ KEPT = {"data": "google_storage_bucket.data", "models": "google_storage_bucket.m
 
 Say = Callable[[str], None]
 Confirm = Callable[[str], bool]
+Preflight = Callable[[Settings, Gcloud], Sequence[Finding]]
 
 
 class TerraformFailed(KickoffError):
@@ -80,10 +81,14 @@ class Terraform:
         return {**os.environ, "TF_IN_AUTOMATION": "1", "TF_INPUT": "0", **found}
 
 
-def deploy(deployment: Deployment, *, say: Say, confirm: Confirm, gcloud: Gcloud | None = None) -> list[Finding]:
+def deploy(
+    deployment: Deployment, *, say: Say, confirm: Confirm, preflight: Preflight = diagnose, gcloud: Gcloud | None = None
+) -> list[Finding]:
     """Bring the project to what the checkout says. Returns the preflight's findings; errors among them stop it."""
     gcloud = gcloud or InstalledGcloud(deployment.project)
-    findings = check_before(deployment, gcloud)
+    findings = list(preflight(deployment.settings, gcloud))
+    if not deployment.variables.get("trainer_image"):  # Terraform is going to build it
+        findings = [each for each in findings if each.subject != "trainer image"]
     for finding in findings:
         say(render_finding(finding))
     if any(finding.level == "error" for finding in findings):
@@ -125,13 +130,6 @@ def destroy(
     terraform("destroy", "-input=false", "-auto-approve")
     gcloud("storage", "rm", "--recursive", f"gs://{deployment.state_bucket}")
     return True
-
-
-def check_before(deployment: Deployment, gcloud: Gcloud) -> list[Finding]:
-    """The preflight. A trainer image that Terraform is going to build is not looked for."""
-    findings = diagnose(deployment.settings, gcloud)
-    built = not deployment.variables.get("trainer_image")
-    return [each for each in findings if not (built and each.subject == "trainer image")]
 
 
 def render_finding(finding: Finding) -> str:
