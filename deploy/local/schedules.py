@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim
 from kickoff.cron import cron_fault, timezone_fault
@@ -23,8 +23,9 @@ CATCH_UP = timedelta(minutes=15)
 class Cron:
     """A unix-cron schedule in a time zone; both day fields given: either one is enough.
 
-    A time that the clock skips in spring comes at the first moment after the gap, a time that it has twice in autumn
-    comes once. Where minute or hour begins with ``*`` the schedule goes by elapsed time.
+    Google says of daylight saving only that it may make jobs run or not run. Here a time that the clock skips in spring
+    comes at the first moment after the gap, and one that it has twice in autumn comes once, as in Debian's cron; where
+    minute or hour begins with ``*`` the schedule goes by elapsed time.
     """
 
     text: str
@@ -103,11 +104,19 @@ def due_ticks(jobs: Iterable[Job], since: datetime, now: datetime, catch_up: tim
 
 def parse_cron(text: str, timezone: str = "Etc/UTC") -> Cron:
     """A schedule. Raises ConfigurationError with every fault."""
-    wrong = {"cron": cron_fault(text), "timezone": timezone_fault(timezone)}
+    wrong = {"cron": cron_fault(text), "timezone": timezone_fault(timezone) or _unknown_here(timezone)}
     faults = [Fault(name, f"{name} {rest}") for name, rest in wrong.items() if rest]
     if faults:
         raise ConfigurationError.from_faults(faults)
     return Cron(text, timezone)
+
+
+def _unknown_here(timezone: str) -> str:
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError):
+        return f"is {timezone!r}, and this machine has no time zone database; `pip install tzdata` gives it one"
+    return ""
 
 
 def parse_jobs(document: Any) -> list[Job]:

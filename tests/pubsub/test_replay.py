@@ -12,6 +12,8 @@ from deploy.local.pubsub.server import PubSubServer
 from deploy.replay import Letter, build_copy, replay, replay_dead_letters
 from tests.pubsub.emulators import Clients, Endpoint, wait_for
 
+pytestmark = pytest.mark.filterwarnings("ignore:The return_immediately flag")
+
 AT_ONCE = {"minimum_backoff": {"seconds": 0}, "maximum_backoff": {"seconds": 0}}
 
 

@@ -27,9 +27,11 @@ _OPTIONS = [
 ]
 
 
-def build_server(api: Api, address: str) -> tuple[grpc.Server, int]:
-    """A server bound to `address` (``host:port``, port 0 for any) and its port. Raises OSError if the port is taken."""
-    pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="grpc")
+def build_server(api: Api, address: str, pool: ThreadPoolExecutor) -> tuple[grpc.Server, int]:
+    """A server bound to `address` (``host:port``, port 0 for any), and its port. Raises OSError if the port is taken.
+
+    Each call takes a thread of `pool`, which has room for MAX_CALLS.
+    """
     server = grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
     for service in ("Publisher", "Subscriber"):
         methods = {rpc.name: _unary(api, rpc) for rpc in RPCS.values() if rpc.service == service}

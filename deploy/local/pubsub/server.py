@@ -1,12 +1,13 @@
 """The Pub/Sub emulator as an object: `with PubSubServer() as server: server.endpoint`."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 from deploy.local.pubsub.api import Api
 from deploy.local.pubsub.broker import DEFAULT_MAX_BYTES, Broker
-from deploy.local.pubsub.grpc_server import build_server
+from deploy.local.pubsub.grpc_server import MAX_CALLS, build_server
 from deploy.local.pubsub.rest import RestServer
 
 TICK_SECONDS = 0.1
@@ -25,7 +26,8 @@ class PubSubServer:
         self._broker = Broker(max_bytes)
         self._api = Api(self._broker)
         self._stopping = threading.Event()
-        self._grpc, self._port = build_server(self._api, f"{host}:{port}")
+        self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="pubsub-grpc")
+        self._grpc, self._port = build_server(self._api, f"{host}:{port}", self._pool)
         self._rest = None if http_port is None else RestServer(self._api, host, http_port)
         self._threads = [threading.Thread(target=self._tick, name="pubsub-clock", daemon=True)]
         if self._rest is not None:
@@ -58,6 +60,7 @@ class PubSubServer:
             self._rest.shutdown()
             self._rest.server_close()
         self._grpc.stop(grace=0.2).wait(1.0)
+        self._pool.shutdown(wait=False)
         self._threads[0].join(1.0)
 
     def __enter__(self) -> Self:
