@@ -6,7 +6,8 @@ from http.client import RemoteDisconnected
 
 import pytest
 
-from tests.job_service.calls import PARENT, Caller, call, job, pool
+from deploy.local.job_service.fault import main
+from tests.job_service.calls import PARENT, Caller, call, job, pool, state_of, until
 
 INSTANT = pool("", image="instant")
 CREATE = f"{PARENT}/customJobs"
@@ -98,3 +99,34 @@ def test_instant_jobs_need_no_process(caller: Caller) -> None:
     assert caller.finished(failed)["state"] == "JOB_STATE_FAILED"
     caller.admin("instant", {"enabled": False})
     assert "is not found" in caller.finished(caller.create(pool("", image="gcr.io/nobody/knows")))["error"]["message"]
+
+
+def test_faults_from_a_shell(caller: Caller, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([caller.url, "status", "--method", "create", "--status", "429", "--times", "0"]) == 0
+    assert '"times": null' in capsys.readouterr().out
+    assert caller.refused(job(INSTANT))["status"] == "RESOURCE_EXHAUSTED"
+    assert main([caller.url, "release"]) == 0
+    caller.create(INSTANT)
+    assert main([caller.url, "lag", "--label", "a=b"]) == 0
+    assert main([caller.url, "list"]) == 0
+    assert '"a": "b"' in capsys.readouterr().out
+    assert main([caller.url, "kill", "--job", "7"]) == 1
+    assert "A running job 7 is not found" in capsys.readouterr().err
+    assert main(["http://127.0.0.1:1", "list"]) == 1
+    assert "no emulator answers" in capsys.readouterr().err
+
+
+def test_a_slowed_replica_gets_a_tenth_of_its_time(caller: Caller) -> None:
+    code = "import time\nwhile True: print('x', flush=True); time.sleep(0.01)"
+    job_id = caller.create(pool(code))
+    caller.running(job_id)
+    until(lambda: len(caller.log(job_id, "workerpool0-0")), lambda size: size > 40)
+    caller.admin(f"jobs/{job_id}:slow")
+    (pid,) = caller.replicas(job_id).values()
+    seen = set()
+    for _ in range(300):
+        seen.add(state_of(pid))
+        time.sleep(0.002)
+    assert "T" in seen and seen - {"T"}
+    caller.cancel(job_id)
+    assert caller.finished(job_id)["state"] == "JOB_STATE_CANCELLED"

@@ -44,6 +44,7 @@ def build_options(arguments: argparse.Namespace) -> Options:
         quota_mode=arguments.quota_mode,
         unusable_service_accounts=tuple(arguments.unusable_service_account),
         bucket_locations=dict(arguments.bucket_location),
+        mounts=tuple(arguments.mount),
         startup_deadline=arguments.startup_deadline,
         grace=arguments.grace,
         clock_speed=arguments.clock_speed,
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--quota-mode", choices=(QUEUE, REJECT), default=QUEUE)
     add("--unusable-service-account", action="append", default=[], metavar="EMAIL")
     add("--bucket-location", type=_pair, action="append", default=[], metavar="BUCKET=LOCATION")
+    add("--mount", action="append", default=[], metavar="BUCKET", help="seen at /gcs/BUCKET by every replica")
     add("--startup-deadline", type=float, default=600.0, help="seconds until every replica must be up")
     add("--grace", type=float, default=2.0, help="seconds between SIGTERM and SIGKILL")
     add("--clock-speed", type=float, default=1.0, help="how fast the emulator's time runs")

@@ -27,7 +27,7 @@ from deploy.local.job_service.schema import OUTPUT_ONLY, camel
 from deploy.local.job_service.services import Services
 from deploy.local.job_service.store import Store
 from deploy.local.job_service.supervisor import Supervisor
-from deploy.local.job_service.validation import find_violations
+from deploy.local.job_service.validation import default_disk_type, find_violations
 
 Json = dict[str, Any]
 _PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?|\d{1,19}")
@@ -206,4 +206,5 @@ def _fill_defaults(spec: Json) -> None:
     """https://cloud.google.com/vertex-ai/docs/reference/rest/v1/DiskSpec"""
     for pool in spec["workerPoolSpecs"]:
         if "machineSpec" in pool:
-            pool["diskSpec"] = {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100} | pool.get("diskSpec", {})
+            kind = default_disk_type(pool["machineSpec"].get("machineType", ""))
+            pool["diskSpec"] = {"bootDiskType": kind, "bootDiskSizeGb": 100} | pool.get("diskSpec", {})

@@ -67,7 +67,7 @@ class Execution:
                 self._fail_unknown_image(get_image(pool))
                 return
             self._images[number] = image or Image()
-        if self._has_processes() and needs_preparation(self.spec):
+        if self._has_processes() and (self._services.options.mounts or needs_preparation(self.spec)):
             threading.Thread(target=self._prepare, name=f"prepare-{self.id}", daemon=True).start()
         else:
             self._launch()
@@ -76,7 +76,9 @@ class Execution:
         """Install packages and fetch buckets, on a thread of its own; the loop goes on with what comes of it."""
         post, launcher = self._services.loop.post, self._launcher
         try:
-            launcher.prepared = prepare(self.spec, launcher.folder, launcher.base_environ())
+            launcher.prepared = prepare(
+                self.spec, launcher.folder, launcher.base_environ(), self._services.options.mounts
+            )
         except PreparationFailed as error:
             failure = error
             post(self._guarded(lambda: self._preparation_failed(failure)))

@@ -32,6 +32,8 @@ class Options:
     unusable_service_accounts: tuple[str, ...] = ()
     bucket_locations: Mapping[str, str] = field(default_factory=dict)
     """Bucket to location, for the rule that a job's bucket lies in its region; others are not checked."""
+    mounts: tuple[str, ...] = ()
+    """Buckets that every replica sees at ``/gcs``, for images whose code names them; others need naming in the spec."""
     startup_deadline: float = 600.0
     """Seconds of the emulator's clock that replicas may take until all are up."""
     grace: float = 2.0

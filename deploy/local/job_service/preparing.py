@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,18 +61,22 @@ def needs_environment(pool: Json) -> bool:
 
 
 def needs_preparation(spec: Json) -> bool:
+    """Whether `prepare` has anything to do. Pure."""
     return bool(find_buckets(spec)) or any(map(needs_environment, spec["workerPoolSpecs"]))
 
 
-def prepare(spec: Json, folder: Path, environ: Mapping[str, str]) -> Prepared:
-    """Raises PreparationFailed. Takes as long as pip and the buckets take."""
+def prepare(spec: Json, folder: Path, environ: Mapping[str, str], mounts: Sequence[str] = ()) -> Prepared:
+    """Install what the pools need, and bring the buckets that they name, and `mounts`, to ``/gcs``.
+
+    Raises PreparationFailed. Takes as long as pip and the buckets take.
+    """
     try:
-        return _prepare(spec, folder, environ)
+        return _prepare(spec, folder, environ, sorted({*find_buckets(spec), *mounts}))
     except OSError as error:
         raise PreparationFailed(f"the job's files could not be made ready: {error}") from None
 
 
-def _prepare(spec: Json, folder: Path, environ: Mapping[str, str]) -> Prepared:
+def _prepare(spec: Json, folder: Path, environ: Mapping[str, str], buckets: list[str]) -> Prepared:
     prepared = Prepared()
     made: dict[tuple[str, ...], Path] = {}
     for number, pool in enumerate(spec["workerPoolSpecs"]):
@@ -82,7 +86,6 @@ def _prepare(spec: Json, folder: Path, environ: Mapping[str, str]) -> Prepared:
                 made[uris] = _make_environment(folder / f"environment{number}", environ)
                 _install(made[uris], uris, folder / f"packages{number}", environ, f"workerpool{number}-0")
             prepared.pythons[number] = made[uris]
-    buckets = find_buckets(spec)
     try:
         for bucket in buckets:
             prepared.gcs = folder / "gcs"
@@ -129,7 +132,7 @@ def _install(python: Path, uris: tuple[str, ...], folder: Path, environ: Mapping
             raise PreparationFailed(f"The package {uri} could not be fetched: {error}", replica) from None
         files.append(str(target))
     if files:
-        options = ["--disable-pip-version-check", "--no-input", "--no-warn-script-location"]
+        options = ["--disable-pip-version-check", "--no-input", "--no-warn-script-location", "--no-warn-conflicts"]
         options += ["--no-build-isolation"] if find_spec("setuptools") else []
         words = f"The replica {replica} exited with a non-zero status of 1: pip could not install {', '.join(uris)}"
         _run([str(python), "-m", "pip", "install", *options, *files], environ, words, replica)

@@ -26,6 +26,7 @@ _LABELS = (
 )
 _NETWORK = re.compile(r"projects/\d+/global/networks/[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _BUCKET = re.compile(r"gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](?:/.*)?", re.DOTALL)
+_HYPERDISK_ONLY = ("a3-ultragpu-", "a4-", "a4x-", "g4-")
 _MAX_FLEX_START = 7 * 86_400.0
 
 
@@ -90,7 +91,8 @@ def _find_in_pool(pool: Json, path: str, *, primary: bool) -> Violations:
     if count < 0:
         yield Violation(f"{path}.replica_count", f"Replica count {count} must be at least 1.")
     yield from _find_in_machine(pool.get("machineSpec", {}), f"{path}.machine_spec", given="machineSpec" in pool)
-    yield from _find_in_disk(pool.get("diskSpec", {}), f"{path}.disk_spec")
+    machine_type = pool.get("machineSpec", {}).get("machineType", "")
+    yield from _find_in_disk(pool.get("diskSpec", {}), f"{path}.disk_spec", machine_type)
     yield from _find_in_task(pool, path)
 
 
@@ -112,8 +114,17 @@ def _find_in_machine(machine: Json, path: str, *, given: bool) -> Violations:
             yield Violation(f"{path}.accelerator_type", words, alone=True)
 
 
-def _find_in_disk(disk: Json, path: str) -> Violations:
+def default_disk_type(machine_type: str) -> str:
+    """https://cloud.google.com/compute/docs/disks/hyperdisks: the newest machines boot from Hyperdisk alone."""
+    return "hyperdisk-balanced" if machine_type.startswith(_HYPERDISK_ONLY) else "pd-ssd"
+
+
+def _find_in_disk(disk: Json, path: str, machine_type: str) -> Violations:
     kind, size = disk.get("bootDiskType", ""), disk.get("bootDiskSizeGb", 0)
+    if kind in BOOT_DISK_TYPES and machine_type.startswith(_HYPERDISK_ONLY) and kind != "hyperdisk-balanced":
+        yield Violation(
+            f"{path}.boot_disk_type", f"Machine type {machine_type!r} needs boot disk type hyperdisk-balanced."
+        )
     if kind and kind not in BOOT_DISK_TYPES:
         yield Violation(
             f"{path}.boot_disk_type", f"Boot disk type {kind!r} must be one of {', '.join(BOOT_DISK_TYPES)}."
