@@ -1,7 +1,5 @@
 """One battery over our emulator and, where it and Java are installed, over Google's.
 
-pytestmark = pytest.mark.filterwarnings("ignore:The return_immediately flag")
-
 LACKS is what Google's emulator (0.8.20) does not do as the service is documented to. Each entry is verified: the test
 must fail there. UNTRIED names those that it fails only sometimes, or only after a long wait.
 """
@@ -19,6 +17,8 @@ from google.cloud import pubsub_v1
 from google.protobuf import duration_pb2, field_mask_pb2
 
 from tests.pubsub.emulators import PROJECT, Clients, Endpoint, open_stream, wait_for
+
+pytestmark = pytest.mark.filterwarnings("ignore:The return_immediately flag")
 
 LACKS = {
     "test_a_filter_must_be_well_formed": "ignores filters",
