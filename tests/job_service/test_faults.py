@@ -112,6 +112,8 @@ def test_faults_from_a_shell(caller: Caller, capsys: pytest.CaptureFixture[str])
     assert '"a": "b"' in capsys.readouterr().out
     assert main([caller.url, "kill", "--job", "7"]) == 1
     assert "A running job 7 is not found" in capsys.readouterr().err
+    assert main([caller.url, "kill"]) == 1
+    assert "kill needs the job's id" in capsys.readouterr().err
     assert main(["http://127.0.0.1:1", "list"]) == 1
     assert "no emulator answers" in capsys.readouterr().err
 

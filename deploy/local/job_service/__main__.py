@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: done.set())
     with server:
         print(server.url, flush=True)
+        if arguments.hints:
+            print(describe_clients(server.url, arguments.project, arguments.region), flush=True)
         done.wait()
     return 0
 
@@ -50,6 +52,17 @@ def build_options(arguments: argparse.Namespace) -> Options:
         clock_speed=arguments.clock_speed,
         verbose=arguments.verbose,
     )
+
+
+def describe_clients(url: str, project: str, region: str) -> str:
+    """How the stock clients reach the emulator."""
+    return f"""
+aiplatform.init(project="{project}", location="{region}", staging_bucket="gs://{project}-staging",
+                credentials=AnonymousCredentials(), api_endpoint="{url}", api_transport="rest")
+
+export CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM={url}/ CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING={url}/
+export CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true CLOUDSDK_CORE_PROJECT={project}
+"""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--startup-deadline", type=float, default=600.0, help="seconds until every replica must be up")
     add("--grace", type=float, default=2.0, help="seconds between SIGTERM and SIGKILL")
     add("--clock-speed", type=float, default=1.0, help="how fast the emulator's time runs")
+    add("--hints", action="store_true", help="also print how clients reach it")
     add("--verbose", action="store_true", help="log every request")
     return parser
 
