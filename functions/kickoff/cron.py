@@ -5,7 +5,7 @@ Firing is Cloud Scheduler's work, and ``deploy/local/scheduler.py``'s on the lap
 """
 
 import re
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -39,10 +39,12 @@ def cron_fault(text: str) -> str:
 
 def timezone_fault(name: str) -> str:
     """What is wrong with a time zone's name; empty: nothing, or this machine has no time zone database to ask."""
-    zones = available_timezones()
-    if not zones or name in zones:
-        return ""
-    return f"is {name!r}; it must be a name of the IANA time zone database such as Europe/Berlin or Etc/UTC"
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        if available_timezones():
+            return f"is {name!r}; it must be a name of the IANA time zone database such as Europe/Berlin or Etc/UTC"
+    return ""
 
 
 def _allowed(least: int, greatest: int, names: tuple[str, ...]) -> str:

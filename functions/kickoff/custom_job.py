@@ -53,6 +53,7 @@ def build_custom_job(
         custom_job = _from_recipe(job)
     else:
         custom_job = copy.deepcopy(request.custom_job)
+        warnings += _place_output(custom_job, run_id)
     spec = custom_job.setdefault("jobSpec", {})
     custom_job.setdefault("displayName", run_id)
     labels = {**custom_job.get("labels", {}), **request.labels, RUN_LABEL: run_id}
@@ -110,6 +111,19 @@ def _filled(value: Any, values: Mapping[str, str], path: KeyPath, faults: list[F
     if isinstance(value, list):
         return [_filled(item, values, (*path, index), faults) for index, item in enumerate(value)]
     return value
+
+
+def _place_output(custom_job: dict[str, Any], run_id: str) -> Iterator[str]:
+    """A raw request may give each run its own place, too."""
+    place = custom_job.get("jobSpec", {}).get("baseOutputDirectory", {})
+    output = place.get("outputUriPrefix", "")
+    if "{run_id}" in output:
+        place["outputUriPrefix"] = fill(output, {"run_id": run_id})
+    elif output:
+        yield (
+            f"every run of this request writes to {output}, and Kickoff's trainer takes the second run for a duplicate "
+            "of the first: write {run_id} into it"
+        )
 
 
 _WHY = {

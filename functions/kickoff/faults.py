@@ -6,7 +6,6 @@
 import re
 import reprlib
 from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -54,6 +53,8 @@ def nearest(word: object, choices: Iterable[str]) -> str:
 
     Rare parts count: in NVIDIA_TESLA_L4_24TH the L4 says more than the TESLA.
     """
+    from difflib import SequenceMatcher  # only where there is a fault to word
+
     by_parts = {choice: _parts(choice) for choice in choices}
     parts, shape = _parts(str(word)), "".join(_parts(str(word)))
     best, best_score = "", 0.0

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from kickoff.errors import Fault, InvalidRequest
 from kickoff.faults import KeyPath, dotted, fault, nearest, schema_faults, shown, unknown_key
-from kickoff.recipe_models import Job, Recipe
+from kickoff.recipe_models import Job, Recipe, output_fault
 from kickoff.templates import VALUES, left_over_name, unknown_values
 
 ALIASES: Mapping[str, str] = {
@@ -114,9 +114,12 @@ def build_job(recipe: Recipe, overrides: Overrides) -> Job:
         else:
             tree[head] = value
     try:
-        return Job.model_validate(tree)
+        job = Job.model_validate(tree)
     except ValidationError as error:
         raise InvalidRequest.from_faults(schema_faults(error, Job)) from None
+    if problem := output_fault(job.output):
+        raise InvalidRequest.from_faults([fault(("output",), problem)])
+    return job
 
 
 def forbidden_overrides(recipe: Recipe, overrides: Overrides) -> Iterator[Fault]:

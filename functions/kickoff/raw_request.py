@@ -259,6 +259,8 @@ def _text_faults(raw: RawRequest, path: KeyPath, spec_key: str) -> Iterator[Faul
 def _placeholder(where: KeyPath, text: str, job: Mapping[str, Any]) -> str:
     if any(text in names for names in ENUMS.values()):
         return ""
+    if where[-1] == "outputUriPrefix":
+        text = text.replace("{run_id}", "")
     if not {"args", "command", "env"} & set(where):
         return left_over_name(text)
     # A shell's own ${VARIABLE} is no placeholder.

@@ -216,6 +216,8 @@ class Job(Section):
     reduction_servers: ExtraPool = None
     scheduling: Scheduling = Scheduling()
     output: str = "gs://{project}-models/{recipe}/{run_id}"
+    """The base output directory; empty: none, and no model is kept. Each run needs its own: the trainer takes a
+    directory that another job has claimed for proof that it is a duplicate."""
     service_account: str | None = None
     network: str | None = None
     tensorboard: str | None = None
@@ -263,6 +265,13 @@ class Recipe(Section):
     def digest(self) -> str:
         """SHA-256 over everything the recipe says, hex: which version of it a run came from."""
         return canonical_digest(self.model_dump(mode="json"))
+
+
+def output_fault(output: str) -> str:
+    """What is wrong with a job's output before its values are filled; empty: nothing."""
+    if not output or "{run_id}" in output:
+        return ""
+    return f"is {output!r}; it must hold {{run_id}}, so that each run has a place of its own"
 
 
 def canonical_digest(value: object) -> str:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from kickoff.errors import ConfigurationError, Fault
 from kickoff.faults import KeyPath, fault, schema_faults, unknown_key
 from kickoff.globs import match_glob
-from kickoff.recipe_models import Job, Recipe, Upload
+from kickoff.recipe_models import Job, Recipe, Upload, output_fault
 from kickoff.runs import CUSTOM
 from kickoff.templates import VALUES, TemplateValues, fill, fixed_prefix, left_over, unknown_values
 from kickoff.yaml_strict import Document, load_yaml
@@ -131,6 +131,8 @@ def _hinted(found: Fault) -> Fault:
 def _recipe_faults(recipe: Recipe) -> Iterator[Fault]:
     if recipe.name == CUSTOM:
         yield fault(("name",), f"is {CUSTOM!r}, which is kept for requests that bring their own job")
+    if problem := output_fault(recipe.job.output):
+        yield fault(("job", "output"), problem)
     for path, text in _strings(recipe.model_dump(mode="python", exclude={"description"}), ()):
         for name in unknown_values(text):
             choices = ", ".join(f"{{{each}}}" for each in VALUES)
@@ -197,9 +199,7 @@ def _duplicates(loaded: list[tuple[Document, Recipe]]) -> Iterator[Fault]:
 
 def _outputs(recipe: Recipe, values: TemplateValues) -> str:
     """The part of the output's URI that all runs of a recipe share."""
-    output = fill(recipe.job.output, values.mapping(recipe.name))
-    shared = fixed_prefix(output)
-    return shared if shared != output else folder(output)
+    return fixed_prefix(fill(recipe.job.output, values.mapping(recipe.name)))
 
 
 def _own_prefixes(loaded: list[tuple[Document, Recipe]], values: TemplateValues) -> Iterator[str]:
@@ -231,7 +231,7 @@ def _loops(loaded: list[tuple[Document, Recipe]], values: TemplateValues) -> Ite
             yield document.located(fault(path, f"watches {watched}, where Kickoff keeps its own {values.staging}"))
         for _, writer in loaded:
             written = _outputs(writer, values)
-            if overlap(watched, written):
+            if written and overlap(watched, written):
                 whose = "its own" if writer.name == watcher.name else f"recipe {writer.name}'s"
                 yield document.located(
                     fault(path, f"watches {watched}, and {whose} jobs write to {written}: they would start each other")

@@ -201,6 +201,16 @@ def test_what_can_go_wrong_later_is_said() -> None:
     assert [item["name"] for item in pools(job)[0]["containerSpec"]["env"]] == ["KICKOFF_RUN_ID"]
 
 
+def test_a_raw_job_may_give_each_run_its_own_output() -> None:
+    own = built({"worker_pool_specs": [POOL], "base_output_dir": "gs://acme-ml-models/x/{run_id}"})
+    shared = built({"worker_pool_specs": [POOL], "base_output_dir": "gs://acme-ml-models/x"})
+
+    assert own.output == "gs://acme-ml-models/x/run-1/" and not any("duplicate" in text for text in own.warnings)
+    assert any("writes to gs://acme-ml-models/x, and Kickoff's trainer" in text for text in shared.warnings)
+    with pytest.raises(InvalidRequest, match=r"placeholder '\{project\}'"):
+        built({"worker_pool_specs": [POOL], "base_output_dir": "gs://{project}-models/{run_id}"})
+
+
 def test_our_own_variables_count_against_the_limit() -> None:
     env = [{"name": f"A{number}", "value": ""} for number in range(99)]
     payload = [pool(container_spec={"image_uri": "gcr.io/acme-ml/x", "env": env})]
@@ -272,3 +282,14 @@ def test_a_project_id_that_cannot_be_is_refused_before_the_call() -> None:
         line.startswith("project is 'My First Project'; a project id has")
         for line in faults(built, [POOL], settings=wrong)
     )
+
+
+def test_an_overridden_output_still_belongs_to_one_run() -> None:
+    recipes = recipes_of("name: r\nwhen: {message: {}}\nallow: {override: [output]}")
+
+    assert (
+        built({"recipe": "r", "output": "gs://acme-ml-models/y/{run_id}"}, recipes).output
+        == "gs://acme-ml-models/y/run-1/"
+    )
+    with pytest.raises(InvalidRequest, match="must hold"):
+        built({"recipe": "r", "output": "gs://acme-ml-models/y"}, recipes)
