@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from kickoff.errors import KickoffError, TransientError
 
-from deploy.commands import ask, cloud, local, runs
+from deploy.commands import ask, cloud, local, runs, vertex
 
 app = typer.Typer(
     name="kickoff",
@@ -14,7 +14,7 @@ app = typer.Typer(
     help="One upload, message or schedule becomes exactly one training job on Vertex AI, or on this laptop.",
     pretty_exceptions_enable=False,
 )
-for group in (local, runs, ask, cloud):
+for group in (local, runs, ask, cloud, vertex):
     group.register(app)
 
 

@@ -4,12 +4,14 @@ import signal
 import sys
 import tempfile
 import time
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
+from deploy.commands import vertex
 from deploy.console import console
 from deploy.local.processes import PartFailed
 from deploy.local.stack import Stack, default_state
@@ -19,13 +21,25 @@ StateOption = Annotated[
 ]
 
 
+class Only(StrEnum):
+    """Parts that are of use without the rest."""
+
+    VERTEX = "vertex"
+
+
 def register(app: typer.Typer) -> None:
     app.command()(local)
     app.command()(demo)
 
 
-def local(state: StateOption = None, port: Annotated[int, typer.Option(help="The page's port.")] = 8080) -> None:
+def local(
+    state: StateOption = None,
+    port: Annotated[int, typer.Option(help="The page's port; with --only the part's own.")] = 8080,
+    only: Annotated[Only | None, typer.Option(help="Run this part alone.")] = None,
+) -> None:
     """Keep the whole stack running on this machine: no account, no Docker, no Java. Ctrl-C ends it."""
+    if only:
+        sys.exit(vertex.serve(state, port))
     end_on_sigterm()
     try:
         with Stack(state or default_state(), say=say, port=port) as stack:

@@ -1,4 +1,4 @@
-"""`kickoff fault`: ask the Vertex AI emulator for a fault; and the emulator on its own, for `kickoff local --only vertex`."""
+"""`kickoff fault` asks the Vertex AI emulator for a fault; `kickoff local --only vertex` runs it on its own."""
 
 import os
 from pathlib import Path
@@ -45,9 +45,7 @@ def find_emulator() -> str:
     environ = os.environ if _ENDPOINT in os.environ else running_environ(default_state()) or {}
     found = environ.get(_ENDPOINT, "")
     if not found.startswith("http://"):
-        raise ConfigurationError(
-            f"no local stack is running and {_ENDPOINT} names no emulator; start one, or give --url"
-        )
+        raise ConfigurationError(f"no local stack runs and {_ENDPOINT} names no emulator; start one, or give --url")
     return found
 
 
