@@ -14,6 +14,7 @@ from kickoff.runs import CUSTOM, DatasetRecord
 from kickoff.settings import Settings
 
 from tests.kickoff.requests_at_hand import IMAGE, POOL, RECIPES, SETTINGS, built, pool, recipes_of
+from trainer.arguments import parse_arguments
 
 DATASET = DatasetRecord(
     uri="gs://acme-ml-data/datasets/digits/",
@@ -73,6 +74,16 @@ def test_vertex_ais_own_parser_takes_what_is_built(name: str) -> None:
     json_format.ParseDict(job.custom_job, proto)
 
     assert json_format.MessageToDict(proto)["displayName"] == "x"
+
+
+@pytest.mark.parametrize("name", [recipe.name for recipe in RECIPES])
+def test_our_trainer_takes_the_arguments_of_the_shipped_recipes(name: str) -> None:
+    recipe = RECIPES.by_name[name]
+    job = build_custom_job(build_request(recipe), recipe=recipe, run_id="x", dataset=DATASET, settings=SETTINGS)
+    options = parse_arguments(pools(job)[0]["containerSpec"]["args"], {"AIP_MODEL_DIR": job.output + "model/"})
+
+    assert options.epochs == recipe.job.args["epochs"] and options.batch_size == recipe.job.args["batch-size"]
+    assert options.data == DATASET.snapshot and options.image_size == recipe.job.args["image-size"]
 
 
 # Worker pools ----------------------------------------------------------------------------------------------------
