@@ -1,13 +1,16 @@
 """Recipe files: what is read, what is refused and in which words, what an upload matches, and the loop guard."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kickoff.errors import ConfigurationError
 from kickoff.recipes import Recipes, load_recipes
+from kickoff.templates import VALUES as VALUE_NAMES
 from kickoff.templates import TemplateValues
 
-from tests.kickoff.requests_at_hand import RECIPES, VALUES, recipes_of
+from tests.kickoff.requests_at_hand import RECIPES, ROOT, VALUES, recipes_of
 
 UPLOADS = """
 name: {name}
@@ -214,3 +217,13 @@ def test_objects_of_our_own_jobs_start_nothing() -> None:
     guarded = Recipes(recipes_of(watching(root="")).by_name, own=("gs://acme-ml-data/kickoff/",))
 
     assert roles(guarded, "kickoff/snapshot.json") == [] and roles(guarded, "other.json") != []
+
+
+def test_the_recipe_in_the_documentation_is_one() -> None:
+    text = (ROOT / "docs" / "recipes.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    recipe = recipes_of(example).by_name["flowers"]
+
+    assert recipe.when.upload and recipe.when.message and recipe.when.schedule
+    for name in VALUE_NAMES:
+        assert f"`{{{name}}}`" in text
