@@ -100,6 +100,8 @@ class Writer:
         self._directory, self._keep, self._report, self._tolerance = directory, keep, report, tolerance
         self._thread: threading.Thread | None = None
         self._last = time.monotonic()
+        self.last_step = 0
+        """The step of the last write that was started."""
         self._failures = 0
         self._error: TrainerError | None = None
 
@@ -117,7 +119,7 @@ class Writer:
         self.flush()
         if self._failures >= self._tolerance and self._error is not None:
             raise self._error
-        self._last = time.monotonic()
+        self._last, self.last_step = time.monotonic(), state.step
         self._thread = threading.Thread(target=self._write, args=(state,), name="checkpoint", daemon=True)
         self._thread.start()
         if wait:

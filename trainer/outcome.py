@@ -1,6 +1,7 @@
 """What a run leaves behind beside the model: metrics.json, and what it was made of."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import tensorflow as tf
@@ -10,12 +11,20 @@ from trainer.export import export, to_json
 from trainer.inputs import Inputs
 from trainer.milestones import Milestones
 from trainer.models import build_model
+from trainer.report import draw_confusion, model_card
 
 
-def write(options: Options, inputs: Inputs, reached: Milestones, values: Sequence[Any]) -> None:
+def write(
+    options: Options, inputs: Inputs, reached: Milestones, values: Sequence[Any], environ: Mapping[str, str]
+) -> None:
     """Exports the model of these values, built once more outside the strategy, so that nothing of that is saved."""
     model = plain_model(options, inputs, values)
-    documents = {"metrics.json": to_json(metrics_document(options, inputs, reached))}
+    metrics = metrics_document(options, inputs, reached)
+    card = model_card(metrics, reached.confusion, asdict(options), environ)
+    documents = {"metrics.json": to_json(metrics), "model_card.json": to_json(card)}
+    picture = None if reached.confusion is None else draw_confusion(reached.confusion, inputs.dataset.classes)
+    if picture is not None:
+        documents["confusion_matrix.png"] = picture
     export(model, image_size(options), inputs.dataset.classes, documents, options.output)
 
 

@@ -30,6 +30,7 @@ from trainer.progress import Events, format_epoch, say, warn
 from trainer.rendezvous import answers, wait_for_peers
 from trainer.schedule import Schedule, share
 from trainer.strategies import cluster_spec, create_strategy
+from trainer.summaries import Summaries
 from trainer.termination import Termination
 
 _WINDOW = 8
@@ -82,6 +83,8 @@ class _Job:
     writer: checkpoints.Writer
     events: Events
     termination: Termination
+    summaries: Summaries
+    environ: Mapping[str, str]
 
 
 def _coordinate(options: Options, cluster: Cluster, environ: Mapping[str, str], directory: Path) -> None:
@@ -108,6 +111,8 @@ def _coordinate(options: Options, cluster: Cluster, environ: Mapping[str, str], 
         checkpoints.Writer(options.checkpoint_dir, options.keep_checkpoints, warn),
         Events(environ),
         termination,
+        Summaries(options.log_dir),
+        environ,
     )
     _train(job)
 
@@ -128,7 +133,7 @@ def _train(job: _Job) -> None:
         rate = (reached.sums[2] - seen) / (time.perf_counter() - began)
         _end_epoch(job, reached, epoch, rate)
     job.writer.flush()
-    outcome.write(job.options, job.inputs, reached, _model_values(job))
+    outcome.write(job.options, job.inputs, reached, _model_values(job), job.environ)
     say(f"model written to {job.options.output}")
     job.events.finished(reached.history[-1] if reached.history else {}, job.options.output)
 
@@ -168,6 +173,7 @@ def _end_epoch(job: _Job, reached: Milestones, epoch: int, rate: float) -> None:
     _save(job, reached, wait=epoch + 1 == job.options.epochs)
     say(format_epoch(epoch + 1, job.options.epochs, metrics, rate))
     job.events.epoch(epoch + 1, job.options.epochs, metrics, rate)
+    job.summaries.scalars(epoch + 1, {**metrics, "images_per_second": rate})
 
 
 def _save(job: _Job, reached: Milestones, *, wait: bool) -> None:

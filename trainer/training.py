@@ -24,6 +24,7 @@ from trainer.progress import Events, format_epoch, say, warn
 from trainer.rendezvous import wait_for_peers
 from trainer.schedule import Position, Schedule
 from trainer.strategies import check_devices, create_strategy, list_devices
+from trainer.summaries import Summaries
 from trainer.termination import Termination
 
 
@@ -41,6 +42,8 @@ class Setup:
     termination: Termination
     events: Events
     writer: checkpoints.Writer
+    summaries: Summaries
+    environ: Mapping[str, str]
 
     @property
     def replicas(self) -> int:
@@ -104,6 +107,8 @@ def _set_up(
         termination,
         Events(environ if cluster.is_primary else {}),
         checkpoints.Writer(options.checkpoint_dir, options.keep_checkpoints, warn),
+        Summaries(options.log_dir if cluster.is_primary else ""),
+        environ,
     )
 
 
@@ -124,6 +129,7 @@ def _resume(setup: Setup) -> Milestones:
     loop.assign(variables, loop.broadcast(setup.strategy, values) if several else values)
     position = Position(int(numbers[2]), int(numbers[3]))
     say(f"resuming at step {int(numbers[1])}: epoch {position.epoch + 1}, {position.offset} images into it")
+    setup.writer.last_step = int(numbers[1])
     return Milestones(int(numbers[1]), position, numbers[4:], reached.history)
 
 
@@ -192,9 +198,11 @@ def _train_step(
 
 
 def _is_due(setup: Setup, step: int) -> bool:
-    options = setup.options
-    by_step = options.checkpoint_steps and step % options.checkpoint_steps == 0
-    return bool(by_step) or setup.writer.seconds_since_last() > options.checkpoint_minutes * 60
+    """A write that is still under way puts the next one off, it does not cancel it."""
+    options, writer = setup.options, setup.writer
+    by_step = options.checkpoint_steps and step - writer.last_step >= options.checkpoint_steps
+    by_time = writer.seconds_since_last() > options.checkpoint_minutes * 60
+    return bool(by_step or by_time) and not writer.busy
 
 
 def _save(setup: Setup, progress: Milestones, *, wait: bool = False) -> None:
@@ -210,10 +218,11 @@ def _end_epoch(setup: Setup, progress: Milestones, steps: loop.Steps, held_out: 
     _check_weights(setup, epoch)
     metrics |= _validate(setup, progress, steps, held_out)
     progress.end_epoch(metrics)
-    _save(setup, progress)
+    _save(setup, progress, wait=epoch + 1 == setup.options.epochs)
     if setup.cluster.is_primary:
         say(format_epoch(epoch + 1, setup.options.epochs, metrics, rate))
         setup.events.epoch(epoch + 1, setup.options.epochs, metrics, rate)
+        setup.summaries.scalars(epoch + 1, {**metrics, "images_per_second": rate})
 
 
 def _check_weights(setup: Setup, epoch: int) -> None:
@@ -253,7 +262,7 @@ def _finish(setup: Setup, progress: Milestones) -> None:
     say(f"weights {loop.digest(values)} after step {progress.step}")
     if setup.cluster.is_primary:
         setup.writer.flush()
-        outcome.write(setup.options, setup.inputs, progress, values)
+        outcome.write(setup.options, setup.inputs, progress, values, setup.environ)
         say(f"model written to {setup.options.output}")
         metrics = progress.history[-1] if progress.history else {}
         setup.events.finished(metrics, setup.options.output)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from trainer import checkpoints
 from trainer.arguments import parse_arguments
@@ -42,7 +43,7 @@ def distance(a: list[Any], b: list[Any]) -> float:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> tuple[Path, dict[str, Any]]:
     """Three epochs on one device."""
     output = tmp_path_factory.mktemp("undisturbed")
-    return output, run(output, digits, "--epochs=3", "--strategy=none")
+    return output, run(output, digits, "--epochs=3", "--strategy=none", f"--log-dir={output}/logs")
 
 
 def test_the_saved_model_reproduces_the_reported_accuracy(
@@ -58,12 +59,35 @@ def test_the_saved_model_reproduces_the_reported_accuracy(
 
 def test_the_model_directory_is_whole(undisturbed: tuple[Path, dict[str, Any]]) -> None:
     model = undisturbed[0] / "model"
-    expected = {"saved_model.pb", "model.keras", "labels.txt", "metrics.json"}
+    expected = {
+        "saved_model.pb",
+        "model.keras",
+        "labels.txt",
+        "metrics.json",
+        "model_card.json",
+        "confusion_matrix.png",
+    }
     assert expected <= {path.name for path in model.iterdir()}
     assert (model / "labels.txt").read_text().split() == list("0123456789")
     assert not [path for path in undisturbed[0].rglob("*") if path.name.startswith(".")]
+    card = json.loads((model / "model_card.json").read_text())
+    assert np.sum(card["confusion_matrix"]) == 80, "every validation image is counted once"
+    assert card["dataset"]["digest"] and card["per_class"]["3"]["examples"] == sum(card["confusion_matrix"][3])
+    with Image.open(model / "confusion_matrix.png") as picture:
+        picture.verify()
     keras = tf.keras.models.load_model(model / "model.keras")
     assert keras.predict(np.zeros((1, 8, 8, 3)), verbose=0).shape == (1, 10)
+
+
+def test_tensorboard_finds_a_scalar_for_every_epoch(undisturbed: tuple[Path, dict[str, Any]]) -> None:
+    (path,) = (undisturbed[0] / "logs").iterdir()
+    found: dict[str, list[int]] = {}
+    for record in tf.data.TFRecordDataset(str(path)):
+        event = tf.compat.v1.Event.FromString(record.numpy())
+        for value in event.summary.value:
+            assert value.metadata.plugin_data.plugin_name == "scalars"
+            found.setdefault(value.tag, []).append(event.step)
+    assert found["loss"] == found["val_accuracy"] == found["images_per_second"] == [1, 2, 3]
 
 
 def test_two_devices_end_where_one_does(undisturbed: tuple[Path, dict[str, Any]], digits: Path, tmp_path: Path) -> None:
@@ -85,13 +109,15 @@ def test_resumes_inside_an_epoch_on_another_number_of_replicas(
 ) -> None:
     output, metrics = undisturbed
     # 320 training images in batches of 32: 10 steps an epoch. Keep the checkpoint in the middle of the second.
-    run(tmp_path, digits, "--epochs=3", "--strategy=none", "--checkpoint-steps=7", "--keep-checkpoints=99")
-    for path in (tmp_path / "checkpoints").iterdir():
-        if path.name > "checkpoint-000000000014.npz":
-            path.unlink()
+    run(tmp_path, digits, "--epochs=3", "--strategy=none", "--checkpoint-steps=4", "--keep-checkpoints=99")
+    steps = {int(path.stem.rpartition("-")[2]): path for path in (tmp_path / "checkpoints").iterdir()}
+    step = max(step for step in steps if step < 20)
+    for newer in (path for number, path in steps.items() if number > step):
+        newer.unlink()
     capsys.readouterr()
     resumed = run(tmp_path, digits, "--epochs=3", "--strategy=mirrored", "--batch-size=16")
-    assert "resuming at step 14: epoch 2, 128 images into it" in capsys.readouterr().out
+    assert 10 < step < 20
+    assert f"resuming at step {step}: epoch 2, {(step - 10) * 32} images into it" in capsys.readouterr().out
     assert distance(weights(tmp_path), weights(output)) < 1e-4
     assert [round(entry["loss"], 4) for entry in resumed["history"]] == [
         round(entry["loss"], 4) for entry in metrics["history"]

@@ -1,0 +1,64 @@
+"""TensorBoard scalars and graph, by the primary alone, without the tensorboard package.
+
+Since TensorFlow 2.20 `tf.summary.scalar` needs that package; the event writer itself does not. So the two lines of
+metadata by which TensorBoard knows a scalar are written here, and 30 MB of image are saved.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from trainer.errors import TrainerError
+from trainer.progress import warn
+from trainer.storage import is_gs, join, write
+
+
+class Summaries:
+    """Writes into `log_dir`, local or gs:// (then through a local directory, uploaded at every flush)."""
+
+    def __init__(self, log_dir: str) -> None:
+        self._log_dir = log_dir
+        self._local: Path | None = None
+        self._writer: Any = None
+        if log_dir:
+            self._local = Path(tempfile.mkdtemp(prefix="kickoff-logs-")) if is_gs(log_dir) else Path(log_dir)
+            self._writer = tf.summary.create_file_writer(str(self._local))
+            self._metadata = tf.compat.v1.SummaryMetadata(
+                plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),
+                data_class="DATA_CLASS_SCALAR",
+            )
+
+    @property
+    def directory(self) -> str:
+        """Where local files go; empty when nothing is written."""
+        return str(self._local or "")
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        if self._writer is not None:
+            with self._writer.as_default(step):
+                for name, value in values.items():
+                    tf.summary.write(name, tf.constant(value, tf.float32), metadata=self._metadata)
+            self.flush()
+
+    def graph(self, model: Any, image_size: int) -> None:
+        if self._writer is not None:
+            call = tf.function(lambda image: model(image, training=False), autograph=False)
+            concrete = call.get_concrete_function(tf.TensorSpec((1, image_size, image_size, 3), tf.float32))
+            with self._writer.as_default(0):
+                tf.summary.graph(concrete.graph)
+
+    def flush(self) -> None:
+        """A run never fails over its curves: what cannot be written is said."""
+        if self._writer is None or self._local is None:
+            return
+        self._writer.flush()
+        if is_gs(self._log_dir):
+            try:
+                for path in self._local.rglob("*"):
+                    if path.is_file():
+                        write(join(self._log_dir, path.relative_to(self._local).as_posix()), path.read_bytes())
+            except TrainerError as error:
+                warn(f"warning: {error}")
