@@ -127,6 +127,7 @@ def test_a_duplicate_jobs_words_are_not_the_runs() -> None:
 def test_an_epoch_asks_vertex_only_while_the_record_lags() -> None:
     assert job_to_ask(active(State.SUBMITTED), epoch()) == NAME
     assert job_to_ask(active(State.RUNNING), epoch()) == ""
+    assert job_to_ask(active(State.RUNNING), log()) == job_to_ask(active(State.RUNNING), finished()) == NAME
     assert decide_completion(active(), epoch(), None, LATER).run is None
     run = decide_completion(active(State.SUBMITTED), epoch(), view(), LATER).run
     assert run and run.state is State.RUNNING
@@ -164,9 +165,9 @@ def test_restarts_are_one_end_with_their_exits() -> None:
 
 
 def test_an_error_that_comes_late_completes_the_record() -> None:
-    failed = decide_completion(active(), log("Job failed."), view("JOB_STATE_FAILED"), LATER, Evidence()).run
+    failed = decide_completion(active(), log("Job failed."), view("JOB_STATE_FAILED"), LATER).run
     assert failed and failed.job and not failed.job.error
-    assert job_to_ask(failed, JobHint("state", ID)) == NAME
+    assert job_to_ask(failed, JobHint("state", ID)) == NAME and job_to_ask(failed, epoch()) == ""
     error = "The replica workerpool0-0 exited with a non-zero status of 137."
     filled = decide_completion(failed, JobHint("state", ID), view("JOB_STATE_FAILED", error=error), LATER).run
     assert filled and filled.job and filled.job.error == error
@@ -197,7 +198,7 @@ def test_a_job_that_vertex_does_not_start_is_said_to_wait() -> None:
     assert early and not early.waiting_for and early.next_attempt_at == NOW + STALLED
     late = decide_completion(early, JobHint("state", ID), job, NOW + STALLED).run
     assert late and "JOB_STATE_PENDING since 2026-12-01 12:00" in late.waiting_for
-    running = decide_completion(late, log(), view(), NOW + 2 * STALLED).run
+    running = decide_completion(late, log(), view(create_time=NOW), NOW + 2 * STALLED).run
     assert running and running.state is State.RUNNING and not running.waiting_for
 
 
@@ -206,6 +207,7 @@ def test_a_job_that_is_gone_ends_its_run_only_after_a_while() -> None:
     assert decide_completion(run, log(), None, NOW + GONE / 2).run is None
     ended = decide_completion(run, log(), None, NOW + GONE).run
     assert ended and ended.state is State.FAILED and "gone from Vertex AI" in ended.history[-1].note
+    assert decide_completion(run, epoch(), None, NOW + GONE).run is None  # which asks nothing, so it tells nothing
 
 
 HINTS = [log(), log("Job completed successfully."), log("Job failed."), epoch(), finished(accuracy=0.9)]
