@@ -118,7 +118,7 @@ def _pair(item: str) -> tuple[str, str]:
 
 def build_pool(text: str, index: int, package_uris: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
     """One ``--worker-pool-spec`` as a WorkerPoolSpec; an empty one skips its pool."""
-    given = dict(_pair(item) for item in split_list(text))
+    given = {key: _unquoted(value) for key, value in map(_pair, split_list(text))}
     path = ("worker_pool_spec", index)
     if local := sorted(_BUILT_LOCALLY & given.keys()):
         does = "which need a local Docker build, and that is not available in a function; push the image and name it"
@@ -137,6 +137,11 @@ def build_pool(text: str, index: int, package_uris: Sequence[str], faults: list[
     if "pythonPackageSpec" in pool and package_uris:
         pool["pythonPackageSpec"]["packageUris"] = list(package_uris)
     return pool
+
+
+def _unquoted(value: str) -> str:
+    """Documentation quotes values for the shell, and people paste them."""
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
 def _software_faults(given: Mapping[str, str], path: KeyPath, faults: list[Fault]) -> None:

@@ -9,7 +9,7 @@ from kickoff.faults import KeyPath, fault, nearest, shown, unknown_key
 from kickoff.gcloud_forms import build_pool, parse_argv
 from kickoff.labels import label_faults
 from kickoff.spec_rules import RESERVED_ENV, Rules, project_fault, strings
-from kickoff.spec_schema import ENUMS, MESSAGES, Reader, snake
+from kickoff.spec_schema import ENUMS, MESSAGES, OUTPUT_ONLY, Reader, snake
 from kickoff.templates import left_over, left_over_name
 from kickoff.yaml_strict import load_yaml
 
@@ -30,7 +30,7 @@ MAX_YAML = 32 * 1024
 _SPELLINGS = {
     snake(name): name for name in ("workerPoolSpecs", "jobSpec", "customJob", "gcloudConfig", "workerPoolSpec")
 }
-_JOB_FIELDS = frozenset(MESSAGES["CustomJob"]) - {"jobSpec"}
+_JOB_FIELDS = (frozenset(MESSAGES["CustomJob"]) | OUTPUT_ONLY) - {"jobSpec"}
 _SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "dash", "/usr/bin/env"})
 GCLOUD_KEYS = frozenset(
     {"args", "command", "python_package_uris", "display_name", "labels", "network", "service_account"}

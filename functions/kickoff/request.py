@@ -19,6 +19,7 @@ from kickoff.raw_request import FORMS, RawRequest, find_form, read_raw
 from kickoff.recipe_models import Recipe, canonical_digest
 from kickoff.recipes import Recipes
 from kickoff.runs import CUSTOM
+from kickoff.spec_rules import strings
 
 MAX_KEY = 256
 MAX_BYTES = 256 * 1024
@@ -111,6 +112,8 @@ def _unsendable(payload: object) -> str:
     """What can be read from JSON and not be stored or sent again."""
     try:
         size = len(json.dumps(payload, ensure_ascii=False, allow_nan=False).encode())
+        if any("\0" in text for _, text in strings(payload)):
+            return "it must be text without NUL, which no argument or variable can hold"
     except UnicodeEncodeError:
         return "it must be text in UTF-8, without lone surrogates"
     except (TypeError, ValueError):

@@ -37,6 +37,7 @@ _IMAGE = re.compile(
     r"(?:@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
+_MACHINE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)+", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -123,6 +124,8 @@ class Rules:
         count = machine.get("acceleratorCount", 0)
         if not kind:
             self._add((*path, "machineType"), "is missing")
+        elif not _MACHINE.fullmatch(kind):
+            self._add((*path, "machineType"), f"is {shown(kind)}; it must be a machine type such as n1-standard-4")
         if "tpuTopology" in machine:
             if accelerator or count:
                 self._add(

@@ -113,6 +113,9 @@ _HINTS = {
     "EnvVar": "write {name: NAME, value: text}",
 }
 
+_COMMON = frozenset({"name", "value", "key", "values", "path", "server", "domain", "models"})
+"""Field names that say too little for a hint where they belong."""
+
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _SECONDS = re.compile(r"([0-9]{1,12})s", re.ASCII)
 
@@ -234,8 +237,8 @@ class Reader:
         return {str(key): item for key, item in value.items() if isinstance(item, str)}
 
     def _duration(self, value: object, path: KeyPath) -> str | None:
-        if isinstance(value, Mapping) and set(value) == {"seconds"}:
-            value = value["seconds"]
+        if isinstance(value, Mapping) and "seconds" in value and value.keys() <= {"seconds", "nanos"}:
+            value = None if value.get("nanos") else _whole(value["seconds"])
         if isinstance(value, str) and (match := _SECONDS.fullmatch(value)):
             return f"{int(match[1])}s"
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -253,6 +256,8 @@ def _pair(value: Mapping[str, object], name: str) -> str:
 
 def _misplaced(kind: str, key: str, path: KeyPath) -> Fault | None:
     """A field of another message: `env` on a pool, `serviceAccount` on a container."""
+    if key in _COMMON:
+        return None
     homes = [other for other, fields in MESSAGES.items() if key in fields or key in map(snake, fields)]
     if not homes or kind in homes:
         return None

@@ -174,7 +174,7 @@ CAMEL = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "co
         {"gcloud_config": "workerPoolSpecs:\n- machineSpec: {machineType: n1-standard-4}\n  replicaCount: 1\n"
          "  containerSpec: {imageUri: 'gcr.io/acme-ml/x:1'}"},
         {"worker_pool_spec": "machine-type=n1-standard-4,container-image-uri=gcr.io/acme-ml/x:1"},
-        ["machine-type=n1-standard-4,replica-count=1,container-image-uri=gcr.io/acme-ml/x:1"],
+        ["machine-type='n1-standard-4',replica-count=1,container-image-uri=\"gcr.io/acme-ml/x:1\""],
         ["gcloud", "beta", "ai", "custom-jobs", "create", "--worker-pool-spec",
          "^;^machine-type=n1-standard-4;container-image-uri=gcr.io/acme-ml/x:1", "--quiet"],
     ],
@@ -312,6 +312,14 @@ def container(**changes: Any) -> dict[str, Any]:
         ({"argv": ["gcloud", "ai", "custom-jobs", "create", "--display-name"]}, "--display-name has no value"),
         (["machine-type=n1-standard-4,image=x"], "worker_pool_spec[0].image is not a known key"),
         ({"worker_pol_specs": []}, "has none of recipe, worker_pool_specs"),
+        (container(args=["a\0b"]), "it must be text without NUL"),
+        ({"worker_pool_specs": [POOL], "name": "x"}, "name is set by Vertex AI alone; leave it out"),
+        (
+            {"worker_pool_specs": [pool(machine_spec={"machine_type": "n1 standard"})]},
+            "it must be a machine type such as n1-standard-4",
+        ),
+        ({"worker_pool_specs": [POOL], "env": []}, "env is a field of ContainerSpec and PythonPackageSpec, not of"),
+        ({"worker_pool_specs": [POOL], "scheduling": {"timeout": {"seconds": 1, "nanos": 5}}}, "timeout is"),
         ("recipe", "it must be a JSON object"),
         (5, "it must be a JSON object"),
         ([1], "worker_pool_specs[0] is 1; it must be an object"),
