@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from deploy.local.pubsub.backlog import Ask, Backlog, Delivery, Entry, Holder, Policy
+from deploy.local.pubsub.backlog import Backlog
+from deploy.local.pubsub.deliveries import Ask, Delivery, Entry, Holder, Policy
 
 
 @dataclass

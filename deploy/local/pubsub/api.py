@@ -8,14 +8,13 @@ https://cloud.google.com/pubsub/docs/reference/rpc/google.pubsub.v1
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from google.protobuf.empty_pb2 import Empty
 from google.pubsub_v1 import types
 
-from deploy.local.pubsub.backlog import Ask, Delivery, Holder
-from deploy.local.pubsub.broker import Broker, Subscription, message_size
+from deploy.local.pubsub.broker import Broker, Subscription
+from deploy.local.pubsub.deliveries import Ask, Delivery, Holder
 from deploy.local.pubsub.errors import PubSubError, invalid
 from deploy.local.pubsub.push import Pusher
 from deploy.local.pubsub.validation import (
@@ -71,11 +70,11 @@ class Api:
         with self._broker.lock:
             names = [name for name in self._broker.topics if name.startswith(f"{request.project}/topics/")]
             page, token = _page(names, request)
-            return _pb("ListTopicsResponse")(topics=[self._broker.topics[name] for name in page], next_page_token=token)
+            return pb("ListTopicsResponse")(topics=[self._broker.topics[name] for name in page], next_page_token=token)
 
     def list_topic_subscriptions(self, request: Any, _call: Call) -> Any:
         page, token = _page([subscription.name for subscription in self._broker.attached(request.topic)], request)
-        return _pb("ListTopicSubscriptionsResponse")(subscriptions=page, next_page_token=token)
+        return pb("ListTopicSubscriptionsResponse")(subscriptions=page, next_page_token=token)
 
     def delete_topic(self, request: Any, _call: Call) -> Any:
         self._broker.delete_topic(request.topic)
@@ -84,12 +83,12 @@ class Api:
     def publish(self, request: Any, _call: Call) -> Any:
         check_messages(request.messages, request.ByteSize())
         ids = self._broker.publish(request.topic, request.messages)
-        return _pb("PublishResponse")(message_ids=ids)
+        return pb("PublishResponse")(message_ids=ids)
 
     def detach_subscription(self, request: Any, _call: Call) -> Any:
         self._broker.detach(request.subscription)
         self._stop_pushing(request.subscription)
-        return _pb("DetachSubscriptionResponse")()
+        return pb("DetachSubscriptionResponse")()
 
     # Subscriber
 
@@ -117,7 +116,7 @@ class Api:
         return changed
 
     def modify_push_config(self, request: Any, call: Call) -> Any:
-        update = _pb("UpdateSubscriptionRequest")(subscription={"name": request.subscription})
+        update = pb("UpdateSubscriptionRequest")(subscription={"name": request.subscription})
         update.subscription.push_config.CopyFrom(request.push_config)
         update.update_mask.paths.append("push_config")
         self.update_subscription(update, call)
@@ -133,7 +132,7 @@ class Api:
                 [name for name in held if name.startswith(f"{request.project}/subscriptions/")], request
             )
             resources = [held[name].resource for name in page]
-            return _pb("ListSubscriptionsResponse")(subscriptions=resources, next_page_token=token)
+            return pb("ListSubscriptionsResponse")(subscriptions=resources, next_page_token=token)
 
     def delete_subscription(self, request: Any, _call: Call) -> Any:
         self._broker.delete_subscription(request.subscription)
@@ -141,14 +140,14 @@ class Api:
         return Empty()
 
     def pull(self, request: Any, call: Call) -> Any:
-        subscription = self._pulled(request.subscription)
+        subscription = self.pulled(request.subscription)
         if request.max_messages < 1:
             raise invalid(f"max_messages is {request.max_messages}; it must be at least 1")
         call.on_end(lambda: wake(subscription))
         ask = Ask(min(request.max_messages, 1000), PULL_BYTES, subscription.resource.ack_deadline_seconds)
         seconds = 0.0 if request.return_immediately else PULL_SECONDS
         batch = subscription.take(lambda: ask, Holder(), seconds, call.ended)
-        return _pb("PullResponse")(received_messages=[build_received(delivery) for delivery in batch])
+        return pb("PullResponse")(received_messages=[build_received(delivery) for delivery in batch])
 
     def acknowledge(self, request: Any, _call: Call) -> Any:
         self.settle(self._broker.subscription(request.subscription), request.ack_ids, None)
@@ -168,7 +167,7 @@ class Api:
                 lambda message: (message.publish_time.seconds, message.publish_time.nanos) < instant, time.monotonic()
             )
             subscription.changed.notify_all()
-        return _pb("SeekResponse")()
+        return pb("SeekResponse")()
 
     def settle(self, subscription: Subscription, ack_ids: Sequence[str], seconds: int | None) -> None:
         """Acknowledge (None), extend, or give back (0)."""
@@ -182,15 +181,12 @@ class Api:
         except ValueError as error:
             raise invalid(f"Some acknowledgement ids in the request were invalid: {str(error)[:80]!r}") from error
 
-    def streamed(self, name: str) -> Subscription:
-        """The subscription, if it can be pulled from."""
-        return self._pulled(name)
-
     def close(self) -> None:
         for name in list(self._pushers):
             self._stop_pushing(name)
 
-    def _pulled(self, name: str) -> Subscription:
+    def pulled(self, name: str) -> Subscription:
+        """The subscription, if it can be pulled from."""
         subscription = self._broker.subscription(name)
         if subscription.resource.detached:
             raise PubSubError("FAILED_PRECONDITION", f"Subscription is detached (resource={name}).")
@@ -221,14 +217,10 @@ def wake(subscription: Subscription) -> None:
 
 
 def build_received(delivery: Delivery) -> Any:
-    return _pb("ReceivedMessage")(ack_id=delivery.ack_id, message=delivery.message, delivery_attempt=delivery.attempt)
+    return pb("ReceivedMessage")(ack_id=delivery.ack_id, message=delivery.message, delivery_attempt=delivery.attempt)
 
 
-def received_size(delivery: Delivery) -> int:
-    return message_size(delivery.message)
-
-
-def _pb(name: str) -> Any:
+def pb(name: str) -> Any:
     """The protobuf class behind a proto-plus one."""
     return getattr(types, name).pb()
 
@@ -241,46 +233,3 @@ def _page(names: Sequence[str], request: Any) -> tuple[list[str], str]:
         raise invalid(f"page_size is {size}; it must not be negative")
     page = rest[: min(size, 1000)]
     return page, page[-1] if len(page) < len(rest) else ""
-
-
-@dataclass(frozen=True)
-class Rpc:
-    """One unary method of a service."""
-
-    service: str
-    name: str
-    request: Any
-    answer: Callable[[Api, Any, Call], Any]
-
-
-def _rpcs() -> list[Rpc]:
-    publisher = [
-        ("CreateTopic", "Topic", Api.create_topic),
-        ("UpdateTopic", "UpdateTopicRequest", Api.update_topic),
-        ("GetTopic", "GetTopicRequest", Api.get_topic),
-        ("ListTopics", "ListTopicsRequest", Api.list_topics),
-        ("ListTopicSubscriptions", "ListTopicSubscriptionsRequest", Api.list_topic_subscriptions),
-        ("DeleteTopic", "DeleteTopicRequest", Api.delete_topic),
-        ("Publish", "PublishRequest", Api.publish),
-        ("DetachSubscription", "DetachSubscriptionRequest", Api.detach_subscription),
-    ]
-    subscriber = [
-        ("CreateSubscription", "Subscription", Api.create_subscription),
-        ("UpdateSubscription", "UpdateSubscriptionRequest", Api.update_subscription),
-        ("ModifyPushConfig", "ModifyPushConfigRequest", Api.modify_push_config),
-        ("GetSubscription", "GetSubscriptionRequest", Api.get_subscription),
-        ("ListSubscriptions", "ListSubscriptionsRequest", Api.list_subscriptions),
-        ("DeleteSubscription", "DeleteSubscriptionRequest", Api.delete_subscription),
-        ("Pull", "PullRequest", Api.pull),
-        ("Acknowledge", "AcknowledgeRequest", Api.acknowledge),
-        ("ModifyAckDeadline", "ModifyAckDeadlineRequest", Api.modify_ack_deadline),
-        ("Seek", "SeekRequest", Api.seek),
-    ]
-    return [
-        Rpc(service, name, _pb(request), answer)
-        for service, methods in (("Publisher", publisher), ("Subscriber", subscriber))
-        for name, request, answer in methods
-    ]
-
-
-RPCS: dict[str, Rpc] = {rpc.name: rpc for rpc in _rpcs()}

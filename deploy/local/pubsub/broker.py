@@ -12,7 +12,8 @@ from typing import Any
 
 from google.pubsub_v1 import types
 
-from deploy.local.pubsub.backlog import Ask, Backlog, Delivery, Entry, Holder
+from deploy.local.pubsub.backlog import Backlog
+from deploy.local.pubsub.deliveries import Ask, Delivery, Entry, Holder
 from deploy.local.pubsub.errors import PubSubError, already_exists, not_found
 from deploy.local.pubsub.filters import parse_filter
 from deploy.local.pubsub.validation import DELETED_TOPIC, build_policy
@@ -172,9 +173,10 @@ class Broker:
                 copy.message_id = str(self._sequence)
                 copy.publish_time.FromMilliseconds(int(moment.timestamp() * 1000))
                 stamped.append(copy.message_id)
+                size = message_size(copy)
                 for subscription in attached:
                     if subscription.matches(copy.attributes):
-                        subscription.backlog.add(self._sequence, copy, message_size(copy), now)
+                        subscription.backlog.add(self._sequence, copy, size, now)
             for subscription in attached:
                 subscription.changed.notify_all()
         return stamped

@@ -8,9 +8,10 @@ from typing import Any
 import grpc
 from google.pubsub_v1 import types
 
-from deploy.local.pubsub.api import PULL_BYTES, RPCS, Api, Rpc, build_received, wake
-from deploy.local.pubsub.backlog import Ask, Holder
+from deploy.local.pubsub.api import PULL_BYTES, Api, build_received, wake
+from deploy.local.pubsub.deliveries import Ask, Holder
 from deploy.local.pubsub.errors import PubSubError, invalid
+from deploy.local.pubsub.rpcs import RPCS, Rpc
 
 MAX_CALLS = 256
 """Calls at once; each open StreamingPull and waiting Pull is one. More get RESOURCE_EXHAUSTED."""
@@ -91,7 +92,7 @@ class _Stream:
         self._api = api
         self._requests = requests
         self._context = context
-        self._subscription = api.streamed(first.subscription)
+        self._subscription = api.pulled(first.subscription)
         self._holder = Holder()
         self._max_messages = first.max_outstanding_messages if first.max_outstanding_messages > 0 else 10**9
         self._max_bytes = first.max_outstanding_bytes if first.max_outstanding_bytes > 0 else 10**12
@@ -112,7 +113,7 @@ class _Stream:
                     subscription_properties={"message_ordering_enabled": resource.enable_message_ordering},
                 )
             elif self._subscription.closed:
-                self._api.streamed(resource.name)  # says what became of it
+                self._api.pulled(resource.name)  # says what became of it
                 raise PubSubError("UNAVAILABLE", "The emulator is stopping.")
         if self._error is not None:
             raise self._error

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from deploy.local.pubsub.backlog import Ask, Delivery, Holder
 from deploy.local.pubsub.broker import Subscription
+from deploy.local.pubsub.deliveries import Ask, Delivery, Holder
 
 ACKNOWLEDGES = frozenset({102, 200, 201, 202, 204})
 MAX_IN_FLIGHT = 16

@@ -12,8 +12,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from google.protobuf import json_format
 
-from deploy.local.pubsub.api import RPCS, Api
+from deploy.local.pubsub.api import Api
 from deploy.local.pubsub.errors import PubSubError, invalid
+from deploy.local.pubsub.rpcs import RPCS
 from deploy.local.pubsub.validation import MAX_REQUEST_BYTES
 
 _TOPIC = "(?P<topic>projects/[^/]+/topics/[^/:]+)"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from deploy.local.pubsub.backlog import Policy
+from deploy.local.pubsub.deliveries import Policy
 from deploy.local.pubsub.errors import PubSubError, invalid
 from deploy.local.pubsub.filters import FilterError, parse_filter
 
