@@ -46,13 +46,13 @@ HOWS = {
 
 
 @contextmanager
-def storage_server(*more_flags: str) -> Iterator[str]:
+def storage_server() -> Iterator[str]:
     """fake-gcs-server on a free port, as ``STORAGE_EMULATOR_HOST`` says to the official client meanwhile."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-log-level", "error"]
-    process = subprocess.Popen([storage_binary(), *flags, *more_flags], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([storage_binary(), *flags], stderr=subprocess.DEVNULL)
     before = os.environ.get("STORAGE_EMULATOR_HOST")
     os.environ["STORAGE_EMULATOR_HOST"] = f"http://127.0.0.1:{port}"
     try:
