@@ -14,8 +14,8 @@ from deploy.project_facts import Facts, gather
 from deploy.recipe_needs import Need, Recipe, read_recipes
 
 APIS = (
-    *("aiplatform", "artifactregistry", "cloudbuild", "cloudfunctions", "cloudscheduler", "firestore", "iam"),
-    *("logging", "monitoring", "pubsub", "run", "storage"),
+    *("aiplatform", "artifactregistry", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler"),
+    *("firestore", "iam", "logging", "monitoring", "pubsub", "run", "storage"),
 )
 AGENTS = {
     "gcp-sa-aiplatform": ("aiplatform", "roles/aiplatform.serviceAgent"),

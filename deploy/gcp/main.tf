@@ -4,8 +4,8 @@ locals {
   labels    = merge({ app = "kickoff" }, var.labels)
   number    = coalesce(var.project_number, one(data.google_project.this[*].number))
   apis = toset([
-    "aiplatform", "artifactregistry", "billingbudgets", "cloudbuild", "cloudfunctions", "cloudscheduler", "firestore",
-    "iam", "logging", "monitoring", "pubsub", "run", "storage",
+    "aiplatform", "artifactregistry", "billingbudgets", "cloudbuild", "cloudfunctions", "cloudresourcemanager",
+    "cloudscheduler", "firestore", "iam", "logging", "monitoring", "pubsub", "run", "storage",
   ])
 }
 

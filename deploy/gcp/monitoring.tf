@@ -138,6 +138,7 @@ resource "google_monitoring_alert_policy" "sweep" {
 }
 
 resource "google_billing_budget" "this" {
+  provider        = google.billing
   count           = var.budget == null ? 0 : 1
   billing_account = var.budget.billing_account
   display_name    = "Kickoff in ${var.project}"

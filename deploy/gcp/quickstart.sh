@@ -43,7 +43,8 @@ schedules=$("$PYTHON" deploy/gcp/declared.py schedules)
 
 say "APIs"
 gcloud services enable aiplatform.googleapis.com artifactregistry.googleapis.com cloudbuild.googleapis.com \
-  cloudfunctions.googleapis.com cloudscheduler.googleapis.com firestore.googleapis.com iam.googleapis.com \
+  cloudfunctions.googleapis.com cloudresourcemanager.googleapis.com cloudscheduler.googleapis.com \
+  firestore.googleapis.com iam.googleapis.com \
   logging.googleapis.com monitoring.googleapis.com pubsub.googleapis.com run.googleapis.com storage.googleapis.com
 number=$(gcloud projects describe "$project" --format='value(projectNumber)')
 
@@ -95,7 +96,7 @@ on_topic "${writer#serviceAccount:}" job-logs
 
 say "Run records"
 exists gcloud firestore databases describe --database=kickoff ||
-  gcloud firestore databases create --database=kickoff --location="$region" --type=firestore-native
+  gcloud firestore databases create --database=kickoff --location="$region" --type=firestore-native --enable-pitr
 gcloud firestore indexes composite list --database=kickoff --format=json |
   "$PYTHON" deploy/gcp/declared.py indexes >"$work/indexes"
 while IFS=$'\t' read -r group fields; do

@@ -13,3 +13,11 @@ provider "google" {
   region         = var.region
   default_labels = local.labels
 }
+
+# The budgets API answers a person's own credentials only when the call names a project to be counted against.
+provider "google" {
+  alias                 = "billing"
+  project               = var.project
+  billing_project       = var.project
+  user_project_override = true
+}
