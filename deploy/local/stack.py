@@ -133,6 +133,7 @@ class Stack:
             "KICKOFF_TRAINER_IMAGE": TRAINER_IMAGE,
             "KICKOFF_EVENTS_TOPIC": f"{topic}/{EVENTS}",
             "KICKOFF_FINISHED_TOPIC": f"{topic}/{FINISHED}",
+            "KICKOFF_PAGE_ACTIONS": "allow",
             "TF_CPP_MIN_LOG_LEVEL": "2",
             **self.overrides,
         }

@@ -40,6 +40,30 @@ def read_last_lines(endpoint: str, run: Run, count: int = 15) -> list[str]:
     return [_text(entry) for entry in reversed(entries)]
 
 
+def read_tails(endpoint: str, run: Run, count: int = 15, most: int = 1000) -> list[tuple[str, list[str]]]:
+    """(replica, its last lines, oldest first) among the job's newest `most` lines; empty where they cannot be had."""
+    if run.job is None:
+        return []
+    query = {
+        "resourceNames": [f"projects/{run.project}"],
+        "filter": f'resource.type="ml_job" AND resource.labels.job_id="{run.job.id}"',
+        "orderBy": "timestamp desc",
+        "pageSize": most,
+    }
+    tails: dict[str, list[str]] = {}
+    try:
+        entries = _post(f"{endpoint.rstrip('/')}/v2/entries:list", query).get("entries", [])
+    except (OSError, HTTPException, ValueError) as error:
+        log.warning("the last lines of run %s cannot be read: %s", run.run_id, error)
+        return []
+    for entry in entries:
+        replica = entry.get("resource", {}).get("labels", {}).get("task_name", "")
+        lines = tails.setdefault(replica, [])
+        if len(lines) < count:
+            lines.insert(0, _text(entry))
+    return sorted(tails.items())
+
+
 def _text(entry: dict[str, Any]) -> str:
     payload = entry.get("jsonPayload") or {}
     return str(entry.get("textPayload") or payload.get("message") or "")[:1000]

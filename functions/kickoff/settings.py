@@ -39,6 +39,8 @@ class Settings:
     webhook: str
     """Where the end of a run is told to people, in Slack's form; empty: nowhere."""
     dashboard_url: str
+    page_actions: bool = False
+    """Whether the dashboard may cancel and rerun."""
     logging_endpoint: str = "https://logging.googleapis.com"
     """Cloud Logging; an ``http://`` endpoint is never sent credentials."""
 
@@ -71,6 +73,7 @@ class Settings:
             lease_margin=_seconds(environ, "KICKOFF_LEASE_MARGIN", 120.0, faults),
             webhook=environ.get("KICKOFF_WEBHOOK", ""),
             dashboard_url=environ.get("KICKOFF_DASHBOARD_URL", ""),
+            page_actions=environ.get("KICKOFF_PAGE_ACTIONS", "") == "allow",
             logging_endpoint=environ.get("KICKOFF_LOGGING_ENDPOINT", cls.logging_endpoint),
         )
         if faults:
