@@ -176,7 +176,7 @@ def test_a_topic_is_changed_by_mask(ours: Clients) -> None:
     topic = ours.topic()
     changed = {"topic": {"name": topic, "labels": {"a": "b"}}, "update_mask": {"paths": ["labels"]}}
     assert dict(ours.publisher.update_topic(request=changed).labels) == {"a": "b"}
-    for paths in ([], ["name"], ["schema_settings"]):
+    for paths in ([], ["name"], ["schema_settings"], ["labels.nope"], ["message_storage_policy.nope"]):
         with pytest.raises(exceptions.InvalidArgument, match="update_mask"):
             ours.publisher.update_topic(request={**changed, "update_mask": {"paths": paths}})
 

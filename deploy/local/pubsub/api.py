@@ -57,7 +57,7 @@ class Api:
         return topic
 
     def update_topic(self, request: Any, _call: Call) -> Any:
-        check_mask("Topic", request.update_mask.paths)
+        check_mask(request.topic, request.update_mask)
         with self._broker.lock:
             topic = self._broker.topic(request.topic.name)
             request.update_mask.MergeMessage(request.topic, topic, True, True)
@@ -102,7 +102,7 @@ class Api:
         return resource
 
     def update_subscription(self, request: Any, _call: Call) -> Any:
-        check_mask("Subscription", request.update_mask.paths)
+        check_mask(request.subscription, request.update_mask)
         with self._broker.lock:
             subscription = self._broker.subscription(request.subscription.name)
             changed = type(subscription.resource)()

@@ -139,13 +139,15 @@ def with_defaults(subscription: Any) -> None:
     subscription.state = 1  # ACTIVE
 
 
-def check_mask(kind: str, paths: Iterable[str]) -> None:
-    paths = list(paths)
+def check_mask(resource: Any, mask: Any) -> None:
+    """Which fields of the resource a FieldMask may change."""
+    kind, paths = type(resource).__name__, list(mask.paths)
     if not paths:
         raise invalid("The update_mask in the request must be set and must contain at least one path.")
     wrong = [path for path in paths if path.partition(".")[0] not in MUTABLE[kind]]
-    if wrong:
-        raise invalid(f"Invalid update_mask provided in the request: {', '.join(wrong)} of a {kind} cannot be changed.")
+    if wrong or not mask.IsValidForDescriptor(resource.DESCRIPTOR):
+        fields = ", ".join(wrong or paths)
+        raise invalid(f"Invalid update_mask provided in the request: {fields} of a {kind} cannot be changed.")
 
 
 def check_messages(messages: Any, size: int) -> None:
