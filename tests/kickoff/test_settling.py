@@ -1,7 +1,11 @@
 """Settling against a real fake-gcs-server and a real ledger: one run for each version of a dataset."""
 
 import json
+import os
 import random
+import shutil
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +23,7 @@ from kickoff.settings import Settings
 from kickoff.settling import Held, NotCurrent, Settled, settle_due, write_snapshot
 from kickoff.storage import Storage, split_uri
 
+from deploy.local.storage_gateway import serve
 from tests.kickoff.firestore_emulator import firestore_emulator
 from tests.kickoff.uploading import BUCKET, World, build_manifest, make_world, storage_server, upload_in_parallel
 
@@ -26,9 +31,9 @@ FINAL = {"marker": "_SUCCESS", "manifest": "manifest.json"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _server() -> Iterator[None]:
-    with storage_server():
-        yield
+def server() -> Iterator[str]:
+    with storage_server() as url:
+        yield url
 
 
 @pytest.fixture
@@ -73,6 +78,41 @@ def test_one_run_for_each_version_of_a_dataset(tmp_path: Path, name: str, mode: 
     assert len(world.runs) == 2
     assert len(world.members(mode)[1]) == len(files | changed)
     assert world.members(mode)[1] == current()
+
+
+@pytest.mark.gcloud
+def test_a_folder_copied_by_gcloud_with_its_marker_inside_is_one_run(tmp_path: Path, name: str, server: str) -> None:
+    """`gcloud storage cp -r` keeps no order: the events come as the objects were made."""
+    gcloud = shutil.which("gcloud")
+    if gcloud is None:
+        pytest.skip("the Google Cloud CLI is not installed")
+    world = world_of(tmp_path, name, "marker")
+    folder = tmp_path / "marker"
+    (folder / "roses").mkdir(parents=True)
+    for i in range(30):
+        (folder / "roses" / f"{i} ü.jpg").write_bytes(b"%d" % i)
+    (folder / "_SUCCESS").touch()
+    gateway = serve(server)
+    threading.Thread(target=gateway.serve_forever, daemon=True).start()
+    environ = {
+        **os.environ,
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"http://127.0.0.1:{gateway.server_port}/storage/v1/",
+        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+        "CLOUDSDK_CORE_PROJECT": "acme",
+        "CLOUDSDK_CONFIG": str(tmp_path / "gcloud"),
+    }
+    command = [gcloud, "storage", "cp", "-r", str(folder), f"gs://{BUCKET}/{name}/"]
+    try:
+        subprocess.run(command, env=environ, check=True, capture_output=True, timeout=120)
+    finally:
+        gateway.shutdown()
+        gateway.server_close()
+    found = world.storage.list(BUCKET, f"{name}/").objects
+    for o in sorted(found, key=lambda o: o.created):
+        world.deliver(Upload(BUCKET, o.name, o.generation, o.size, o.crc32c))
+    world.skew = timedelta(minutes=1)
+    world.settle_all()
+    assert [len(members) for members in world.members("marker")] == [30]
 
 
 @pytest.mark.java
