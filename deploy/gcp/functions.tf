@@ -7,6 +7,7 @@ locals {
     sweep             = { timeout = 540, concurrency = 1, instances = 1 }
     dashboard         = { timeout = 60, concurrency = 8, instances = 2 }
   }
+  # Cloud Functions gives each service this URL as a custom audience, so tokens for it are taken; known before the first apply.
   urls = { for name, _ in local.services : name => "https://${var.region}-${var.project}.cloudfunctions.net/kickoff-${name}" }
 
   source_files = [for file in fileset(local.functions, "**") : file if !can(regex("__pycache__|\\.pyc$", file))]
