@@ -15,7 +15,8 @@ from kickoff.errors import Fault, Forbidden, InvalidRequest
 from kickoff.faults import fault, nearest, shown
 from kickoff.labels import label_faults
 from kickoff.overrides import Overrides, build_job, forbidden_overrides, parse_overrides
-from kickoff.raw_request import FORMS, RawRequest, find_form, read_raw
+from kickoff.raw_forms import FORMS, RawRequest, find_form
+from kickoff.raw_request import read_raw
 from kickoff.recipe_models import Recipe, canonical_digest
 from kickoff.recipes import Recipes
 from kickoff.runs import CUSTOM

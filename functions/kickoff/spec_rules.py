@@ -13,7 +13,7 @@ from kickoff.errors import Fault
 from kickoff.faults import KeyPath, fault, shown
 from kickoff.labels import MAX_DISPLAY_NAME
 from kickoff.machines import BOOT_DISK_TYPES, FLEX_START_ACCELERATORS, accelerator_fault
-from kickoff.spec_schema import snake
+from kickoff.spec_fields import snake
 
 Json = Mapping[str, Any]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kickoff.overrides import ALIASES
-from kickoff.raw_request import FORMS, GCLOUD_KEYS
+from kickoff.raw_forms import FORMS, GCLOUD_KEYS
 from kickoff.recipe_models import Job, Recipe
-from kickoff.spec_schema import ENUMS, MESSAGES, snake
+from kickoff.spec_fields import ENUMS, MESSAGES, snake
 
 from tests.kickoff.requests_at_hand import ROOT
 

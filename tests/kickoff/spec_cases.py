@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kickoff.errors import KickoffError
-from kickoff.raw_request import FORMS
+from kickoff.raw_forms import FORMS
 
 from tests.kickoff.requests_at_hand import ROOT, SETTINGS, built, recipes_of
 

@@ -306,12 +306,26 @@ def container(**changes: Any) -> dict[str, Any]:
         ({"gcloud_config": "a: ["}, "gcloud_config:1: is not valid YAML"),
         ({"gcloud_config": "#" * 40000}, "has 40000 characters; as text it may have 32768"),
         ({"gcloud_config": 5}, "gcloud_config is 5"),
-        ({"worker_pool_spec": [5]}, "it must be a list of --worker-pool-spec strings"),
+        ({"worker_pool_spec": [5]}, "worker_pool_spec is [5]; it must be a list of strings"),
         ({"argv": "gcloud ai"}, "argv is 'gcloud ai'; it must be a list of strings"),
         ({"argv": ["gcloud", "run"]}, "it must be gcloud ai custom-jobs create"),
         ({"argv": ["gcloud", "ai", "custom-jobs", "create", "--display-name"]}, "--display-name has no value"),
         (["machine-type=n1-standard-4,image=x"], "worker_pool_spec[0].image is not a known key"),
         ({"worker_pol_specs": []}, "has none of recipe, worker_pool_specs"),
+        (
+            {"worker_pool_spec": ["machine-type=n1-standard-4,container-image-uri=gcr.io/acme-ml/x"], "args": "--a"},
+            "args is '--a'; it must be a list of strings",
+        ),
+        ({"worker_pool_specs": [POOL, None, pool(replica_count=0)]}, "worker_pool_specs[2].replica_count is 0"),
+        (
+            {"worker_pool_specs": [{**pool(python_package_spec={"args": [5, "/tmp/x"]}), "container_spec": None}]},
+            "python_package_spec.args[0] is 5",
+        ),
+        ({"gcloud_config": {"workerPoolSpecs": [{}]}}, "gcloud_config.workerPoolSpecs[0] is empty"),
+        (
+            {"gcloud_config": {"jobSpec": {"workerPoolSpecs": [{}]}}},
+            "gcloud_config.jobSpec.workerPoolSpecs[0] is empty",
+        ),
         (container(args=["a\0b"]), "it must be text without NUL"),
         ({"worker_pool_specs": [POOL], "name": "x"}, "name is set by Vertex AI alone; leave it out"),
         (

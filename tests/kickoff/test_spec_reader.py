@@ -8,7 +8,8 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kickoff.spec_schema import ENUMS, MESSAGES, OUTPUT_ONLY, Reader, snake
+from kickoff.spec_fields import ENUMS, MESSAGES, OUTPUT_ONLY, snake
+from kickoff.spec_reader import Reader
 
 JOB = aiplatform_v1.CustomJob.pb()
 _ENUM_NAMES = {"Type": "ReservationType"}

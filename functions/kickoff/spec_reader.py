@@ -1,8 +1,7 @@
-"""The JobService API's CustomJob as data, and a strict reader of it in either spelling. Pure.
+"""A strict reader of the API's messages in either spelling. Pure.
 
-Field lists: ``google.cloud.aiplatform.v1`` (tests/kickoff/test_spec_schema.py compares them with the installed
-protos). The reader does what protobuf's JSON parser does and says what is wrong instead of stopping at the first
-fault. What it returns is REST JSON: camelCase, enum names, ints as ints, durations as ``<n>s``.
+It does what protobuf's JSON parser does, and says what is wrong instead of stopping at the first fault. What it returns
+is REST JSON: camelCase, enum names, ints as ints, durations as ``<n>s``.
 """
 
 import re
@@ -12,100 +11,8 @@ from typing import Any
 
 from kickoff.errors import Fault
 from kickoff.faults import KeyPath, fault, nearest, shown, unknown_key
-from kickoff.machines import ACCELERATORS
+from kickoff.spec_fields import ENUMS, MESSAGES, OUTPUT_ONLY, snake
 from kickoff.templates import left_over_name
-
-ENUMS: Mapping[str, Mapping[str, int]] = {
-    "AcceleratorType": ACCELERATORS,
-    "Strategy": {
-        "STRATEGY_UNSPECIFIED": 0,
-        "ON_DEMAND": 1,
-        "LOW_COST": 2,
-        "STANDARD": 3,
-        "SPOT": 4,
-        "FLEX_START": 6,
-    },
-    "ReservationType": {
-        "TYPE_UNSPECIFIED": 0,
-        "NO_RESERVATION": 1,
-        "ANY_RESERVATION": 2,
-        "SPECIFIC_RESERVATION": 3,
-    },
-}
-
-MESSAGES: Mapping[str, Mapping[str, str]] = {
-    "CustomJob": {
-        "displayName": "string",
-        "jobSpec": "CustomJobSpec",
-        "labels": "map",
-        "encryptionSpec": "EncryptionSpec",
-    },
-    "CustomJobSpec": {
-        "persistentResourceId": "string",
-        "workerPoolSpecs": "WorkerPoolSpec[]",
-        "scheduling": "Scheduling",
-        "serviceAccount": "string",
-        "network": "string",
-        "reservedIpRanges": "string[]",
-        "pscInterfaceConfig": "PscInterfaceConfig",
-        "baseOutputDirectory": "GcsDestination",
-        "protectedArtifactLocationId": "string",
-        "tensorboard": "string",
-        "enableWebAccess": "bool",
-        "enableDashboardAccess": "bool",
-        "experiment": "string",
-        "experimentRun": "string",
-        "models": "string[]",
-    },
-    "WorkerPoolSpec": {
-        "containerSpec": "ContainerSpec",
-        "pythonPackageSpec": "PythonPackageSpec",
-        "machineSpec": "MachineSpec",
-        "replicaCount": "int64",
-        "nfsMounts": "NfsMount[]",
-        "lustreMounts": "LustreMount[]",
-        "diskSpec": "DiskSpec",
-    },
-    "ContainerSpec": {"imageUri": "string", "command": "string[]", "args": "string[]", "env": "EnvVar[]"},
-    "EnvVar": {"name": "string", "value": "string"},
-    "PythonPackageSpec": {
-        "executorImageUri": "string",
-        "packageUris": "string[]",
-        "pythonModule": "string",
-        "args": "string[]",
-        "env": "EnvVar[]",
-    },
-    "MachineSpec": {
-        "machineType": "string",
-        "acceleratorType": "AcceleratorType",
-        "acceleratorCount": "int32",
-        "gpuPartitionSize": "string",
-        "tpuTopology": "string",
-        "reservationAffinity": "ReservationAffinity",
-    },
-    "ReservationAffinity": {"reservationAffinityType": "ReservationType", "key": "string", "values": "string[]"},
-    "NfsMount": {"server": "string", "path": "string", "mountPoint": "string"},
-    "LustreMount": {"instanceIp": "string", "volumeHandle": "string", "filesystem": "string", "mountPoint": "string"},
-    "DiskSpec": {"bootDiskType": "string", "bootDiskSizeGb": "int32"},
-    "Scheduling": {
-        "timeout": "duration",
-        "restartJobOnWorkerRestart": "bool",
-        "strategy": "Strategy",
-        "disableRetries": "bool",
-        "maxWaitDuration": "duration",
-    },
-    "PscInterfaceConfig": {"networkAttachment": "string", "dnsPeeringConfigs": "DnsPeeringConfig[]"},
-    "DnsPeeringConfig": {"domain": "string", "targetProject": "string", "targetNetwork": "string"},
-    "GcsDestination": {"outputUriPrefix": "string"},
-    "EncryptionSpec": {"kmsKeyName": "string"},
-}
-"""Message -> field (camelCase) -> its type; ``T[]`` is repeated, ``map`` is string to string."""
-
-OUTPUT_ONLY = frozenset(
-    {"name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "webAccessUris"}
-    | {"satisfiesPzs", "satisfiesPzi"}
-)
-"""Fields of CustomJob that only the service sets."""
 
 _HINTS = {
     "env": "write a list: [{name: NAME, value: text}]",
@@ -118,11 +25,6 @@ _COMMON = frozenset({"name", "value", "key", "values", "path", "server", "domain
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _SECONDS = re.compile(r"([0-9]{1,12})s", re.ASCII)
-
-
-def snake(name: str) -> str:
-    """``replicaCount`` -> ``replica_count``."""
-    return re.sub(r"([A-Z])", lambda match: "_" + match[1].lower(), name)
 
 
 @dataclass
@@ -180,13 +82,15 @@ class Reader:
             hint = f"; {_HINTS[name]}" if name in _HINTS else ""
             self._add(path, f"is {shown(value)}; it must be a list{_of(kind)}{hint}")
             return None
+        # What cannot be read keeps its place, so that the faults of its neighbours name the right index.
+        instead: Any = {} if kind[:-2] in MESSAGES else ""
         items = []
         for index, item in enumerate(value):
             if item is None:
                 skip = "; use {} to skip a pool" if name == "workerPoolSpecs" else ""
                 self._add((*path, index), f"is null; it must be {_one(kind)}{skip}")
-            else:
-                items.append(self._single(kind[:-2], item, (*path, index)))
+            read = None if item is None else self._single(kind[:-2], item, (*path, index))
+            items.append(instead if read is None else read)
         return items
 
     def _single(self, kind: str, value: object, path: KeyPath) -> Any:
