@@ -3,7 +3,7 @@
 import io
 import os
 import subprocess
-import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from deploy.local.processes import free_port, listens
 from deploy.local.stack import storage_binary
 from tests.job_service.calls import Caller, pool, until
 
+WHEEL = "mine-1-py3-none-any.whl"
 PREBUILT = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 
 
@@ -38,16 +39,20 @@ def objects() -> Iterator[storage.Bucket]:
         process.terminate()
 
 
-def build_package(body: str, requirements: str = "[]") -> bytes:
-    """An sdist as the SDK's packager makes them: a setup.py and one module."""
-    called = f"setup(name='mine', version='1', py_modules=['mine'], install_requires={requirements})"
-    setup = f"from setuptools import setup\n{called}\n"
+def build_wheel(body: str, requires: str = "") -> bytes:
+    """A package of one module, ``mine``. A wheel, since pip builds an sdist with seconds of setuptools."""
+    info = "mine-1.dist-info"
+    requires = f"Requires-Dist: {requires}\n" if requires else ""
+    files = {
+        "mine.py": body,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: mine\nVersion: 1\n{requires}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
     data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w:gz") as archive:
-        for name, text in (("setup.py", setup), ("mine.py", body)):
-            info = tarfile.TarInfo(f"mine-1/{name}")
-            info.size = len(text)
-            archive.addfile(info, io.BytesIO(text.encode()))
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
     return data.getvalue()
 
 
@@ -58,8 +63,8 @@ def package_pool(uri: str, *args: str, count: int = 1) -> Json:
 
 def test_a_python_package_is_installed_for_its_job_alone(caller: Caller, objects: storage.Bucket) -> None:
     body = "import sys, mine, pydantic\nprint(sys.argv[1:], mine.__file__, pydantic.__name__)\n"
-    objects.blob("pkg/mine-1.tar.gz").upload_from_string(build_package(body, "['pydantic']"))
-    job_id = caller.create(package_pool("gs://stuff/pkg/mine-1.tar.gz", "--epochs=3"))
+    objects.blob(f"one/{WHEEL}").upload_from_string(build_wheel(body, "pydantic"))
+    job_id = caller.create(package_pool(f"gs://stuff/one/{WHEEL}", "--epochs=3"))
     found = caller.finished(job_id)
     log = caller.log(job_id, "workerpool0-0")
     assert found["state"] == "JOB_STATE_SUCCEEDED", (found.get("error"), log)
@@ -120,9 +125,9 @@ def test_a_command_that_calls_pip_installs_into_its_jobs_own_environment(
     caller: Caller, objects: storage.Bucket
 ) -> None:
     """The command that `CustomJob.from_local_script` writes for an image of one's own, but for its pip upgrade."""
-    objects.blob("pkg/mine-1.tar.gz").upload_from_string(build_package("import mine; print(mine.__file__)\n"))
+    objects.blob(f"two/{WHEEL}").upload_from_string(build_wheel("import mine; print(mine.__file__)\n"))
     one = pool("")
-    shell = "pip3 install -q --user /gcs/stuff/pkg/mine-1.tar.gz && python3 -m mine"
+    shell = f"pip3 install -q --user /gcs/stuff/two/{WHEEL} && python3 -m mine"
     one["containerSpec"] = {"imageUri": "python", "command": ["sh", "-c", shell]}
     job_id = caller.create(one)
     found = caller.finished(job_id)

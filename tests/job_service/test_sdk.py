@@ -15,7 +15,7 @@ from google.cloud.aiplatform_v1 import JobServiceClient, JobState
 from deploy.local.job_service.server import JobServiceServer
 from tests.job_service.calls import Caller, until
 from tests.job_service.conformance import conforms
-from tests.job_service.test_buckets import PREBUILT, build_package
+from tests.job_service.test_buckets import PREBUILT, WHEEL, build_wheel
 from tests.job_service.test_buckets import objects as objects  # the fixture
 
 SDK, CLIENT = "google-cloud-aiplatform", "aiplatform_v1.JobServiceClient"
@@ -180,14 +180,14 @@ def test_a_failing_pipeline(sdk: Caller) -> None:
 
 @conforms(SDK, "CustomPythonPackageTrainingJob.run", "the package is installed for the job alone, and run")
 def test_a_python_package_training_job(sdk: Caller, objects: storage.Bucket) -> None:
-    objects.blob("pkg/sdk-1.tar.gz").upload_from_string(build_package("import sys; print('ran', sys.argv[1:])\n"))
-    uri = "gs://stuff/pkg/sdk-1.tar.gz"
+    uri = f"gs://stuff/sdk/{WHEEL}"
+    objects.blob(f"sdk/{WHEEL}").upload_from_string(build_wheel("import sys; print(sys.argv)\n"))
     job = aiplatform.CustomPythonPackageTrainingJob(
         "package", python_package_gcs_uri=uri, python_module_name="mine", container_uri=PREBUILT
     )
     job.run(args=["--a"], base_output_dir="gs://stuff/x")
     backing = job.gca_resource.training_task_metadata["backingCustomJob"].rpartition("/")[2]
-    assert sdk.log(backing, "workerpool0-0").splitlines()[-1] == "ran ['--a']"
+    assert sdk.log(backing, "workerpool0-0").splitlines()[-1].endswith("mine.py', '--a']")
 
 
 @pytest.fixture(scope="module")

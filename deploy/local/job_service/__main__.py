@@ -48,6 +48,7 @@ def build_options(arguments: argparse.Namespace) -> Options:
         bucket_locations=dict(arguments.bucket_location),
         mounts=tuple(arguments.mount),
         startup_deadline=arguments.startup_deadline,
+        error_delay=arguments.error_delay,
         grace=arguments.grace,
         clock_speed=arguments.clock_speed,
         verbose=arguments.verbose,
@@ -91,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--bucket-location", type=_pair, action="append", default=[], metavar="BUCKET=LOCATION")
     add("--mount", action="append", default=[], metavar="BUCKET", help="seen at /gcs/BUCKET by every replica")
     add("--startup-deadline", type=float, default=600.0, help="seconds until every replica must be up")
+    add("--error-delay", type=float, default=0.0, help="seconds until a failed job's error is filled")
     add("--grace", type=float, default=2.0, help="seconds between SIGTERM and SIGKILL")
     add("--clock-speed", type=float, default=1.0, help="how fast the emulator's time runs")
     add("--hints", action="store_true", help="also print how clients reach it")

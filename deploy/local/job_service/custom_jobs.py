@@ -20,9 +20,7 @@ from deploy.local.job_service.errors import (
 )
 from deploy.local.job_service.execution import CUSTOM_JOBS
 from deploy.local.job_service.filters import parse_filter, parse_order
-from deploy.local.job_service.options import REJECT
 from deploy.local.job_service.parsing import parse_message
-from deploy.local.job_service.quotas import describe_exceeded
 from deploy.local.job_service.schema import OUTPUT_ONLY, camel
 from deploy.local.job_service.services import Services
 from deploy.local.job_service.store import Store
@@ -91,10 +89,6 @@ class CustomJobs:
             raise invalid_argument(violations)
         self._check_bucket(job["jobSpec"], region)
         self._check_rate(project, region)
-        if self._services.options.quota_mode == REJECT:
-            exceeded = self._supervisor.exceeded(job["jobSpec"], project, region)
-            if exceeded:
-                raise ApiError(429, describe_exceeded(exceeded))
         now = timestamp(self._services.clock.now())
         name = f"projects/{self._projects.in_names(project)}/locations/{region}/{CUSTOM_JOBS}/{new_id()}"
         whole = {"name": name, **job, "state": states.QUEUED, "createTime": now, "updateTime": now}

@@ -306,14 +306,23 @@ class Execution:
         self._ended = True
         self._launcher.release_ports()
         error = {"code": CODES.get(status, 1), "message": words} if status else None
-        if not self._move(state, "endTime", error=error, webAccessUris=None):
+        delay = self._services.options.error_delay if state == states.FAILED else 0.0
+        if not self._move(state, "endTime", error=None if delay else error, webAccessUris=None):
             # Somebody cancelled while it was being torn down: a cancelled job never counts as a success.
             state = states.CANCELLED
             self._move(state, "endTime", error={"code": 1, "message": "CANCELED"}, webAccessUris=None)
+        elif delay:
+            self._services.loop.after(delay, lambda: self._fill_error(error))
         self._log("Finished tearing down training program.")
         words, severity = LAST_LINES[state]
         self._log(words, severity=severity)
         self._on_end(self)
+
+    def _fill_error(self, error: Json | None) -> None:
+        document = self._services.store.get(CUSTOM_JOBS, self.id)
+        if document:
+            now = timestamp(self._services.clock.now())
+            self._services.store.update(document | {"error": error, "updateTime": now})
 
     # Small things.
 

@@ -36,6 +36,8 @@ class Options:
     """Buckets that every replica sees at ``/gcs``, for images whose code names them; others need naming in the spec."""
     startup_deadline: float = 600.0
     """Seconds of the emulator's clock that replicas may take until all are up."""
+    error_delay: float = 0.0
+    """Seconds of the emulator's clock until `error` of a failed job is filled; the service takes about a minute."""
     grace: float = 2.0
     """Wall seconds between SIGTERM and SIGKILL."""
     restart_delay: float = 0.1

@@ -12,10 +12,10 @@ from typing import Any
 from deploy.local.job_service import marked, states
 from deploy.local.job_service.clock import timestamp
 from deploy.local.job_service.environment import Replica, list_replicas
-from deploy.local.job_service.errors import CODES, failed_precondition, not_found
+from deploy.local.job_service.errors import CODES, ApiError, failed_precondition, not_found
 from deploy.local.job_service.execution import CUSTOM_JOBS, Execution, Json, get_seconds
-from deploy.local.job_service.options import QUEUE
-from deploy.local.job_service.quotas import find_exceeded, measure_usage
+from deploy.local.job_service.options import REJECT
+from deploy.local.job_service.quotas import describe_exceeded, find_exceeded, measure_usage
 from deploy.local.job_service.services import Services
 
 _DEFAULT_MAX_WAIT = 86_400.0
@@ -58,14 +58,20 @@ class Supervisor:
             self._keeper.wait(10)
 
     def submit(self, job: Json, project: str, region: str) -> Json:
-        """Store a new job, which starts at once or waits for quota. Returns it as it then is."""
+        """Store a new job, which starts at once or waits for quota. Returns it as it then is.
+
+        Raises ApiError (429) where quotas reject.
+        """
         store, clock = self._services.store, self._services.clock
         with self._lock:
+            over = self._exceeded(job["jobSpec"], project, region)
+            if over and self._services.options.quota_mode == REJECT:
+                raise ApiError(429, describe_exceeded(over))
             store.add(CUSTOM_JOBS, project, region, job)
             execution = Execution(job, project, region, self._services, self._ended)
             self._services.logs.service(execution.id, project, "Waiting for job to be provisioned.")
             self._arm_max_wait(execution)
-            if self._exceeded(execution):
+            if over:
                 self._waiting.append(execution)
                 return job
             self._running[execution.id] = execution
@@ -73,15 +79,6 @@ class Supervisor:
         self._keep(execution)
         self._services.loop.post(execution.start)
         return pending or job
-
-    def exceeded(self, spec: Json, project: str, region: str) -> list[str]:
-        """The quota metrics that one more job of `spec` would exceed."""
-        with self._lock:
-            used: Counter[str] = Counter()
-            for other in self._running.values():
-                if (other.project, other.region) == (project, region):
-                    used += measure_usage(other.spec)
-            return find_exceeded(measure_usage(spec), used, self._services.options.quotas)
 
     def cancel(self, job_id: str) -> None:
         """Begin to cancel: CANCELLING when this returns. Raises ApiError where the job has ended."""
@@ -155,7 +152,7 @@ class Supervisor:
         now = timestamp(self._services.clock.now())
         with self._lock:
             for execution in list(self._waiting):
-                if self._exceeded(execution):
+                if self._exceeded(execution.spec, execution.project, execution.region):
                     continue
                 self._waiting.remove(execution)
                 if self._services.store.move(CUSTOM_JOBS, execution.id, states.PENDING, now):
@@ -163,10 +160,13 @@ class Supervisor:
                     self._keep(execution)
                     self._services.loop.post(execution.start)
 
-    def _exceeded(self, execution: Execution) -> list[str]:
-        if self._services.options.quota_mode != QUEUE:
-            return []
-        return self.exceeded(execution.spec, execution.project, execution.region)
+    def _exceeded(self, spec: Json, project: str, region: str) -> list[str]:
+        """The quota metrics that one more job of `spec` would exceed."""
+        used: Counter[str] = Counter()
+        for other in self._running.values():
+            if (other.project, other.region) == (project, region):
+                used += measure_usage(other.spec)
+        return find_exceeded(measure_usage(spec), used, self._services.options.quotas)
 
     def _arm_max_wait(self, execution: Execution) -> None:
         """https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec#Scheduling: 0 waits for ever."""
