@@ -117,6 +117,25 @@ def test_a_slow_endpoint_is_not_flooded_and_gets_everything(ours: Clients, endpo
     assert endpoint.most_active >= 4, "several at a time"
 
 
+def test_a_failing_endpoint_gets_one_request_at_a_time_and_more_once_it_recovers(
+    ours: Clients, endpoint: Endpoint
+) -> None:
+    topic = ours.topic()
+    endpoint.delay = 0.02
+    endpoint.statuses = [503]
+    at_once = {"minimum_backoff": {"seconds": 0}, "maximum_backoff": {"seconds": 0}}
+    ours.subscription(topic, push_config={"push_endpoint": endpoint.url}, retry_policy=at_once)
+    ours.publish(topic, *[b"%d" % index for index in range(100)])
+    endpoint.wait(10)
+    wait_for(lambda: endpoint.active <= 1)
+    endpoint.most_active = 0
+    endpoint.wait(len(endpoint.requests) + 10)
+    assert endpoint.most_active == 1
+    endpoint.statuses = [200]
+    endpoint.wait(len(endpoint.requests) + 100)
+    assert endpoint.most_active >= 4
+
+
 def test_an_endpoint_that_is_down_does_not_starve_another(ours: Clients, endpoint: Endpoint) -> None:
     topic = ours.topic()
     ours.subscription(topic, push_config={"push_endpoint": "http://127.0.0.1:1"})
