@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import jinja2
 
 _PAGE = Path(__file__).with_name("page")
-_STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _RUN = re.compile(r"/runs/([a-z0-9-]{1,80})(\.json|/logs|/cancel|/rerun)?")
 _COOKIE = "kickoff_token"
 _HEADERS = {
@@ -60,8 +60,8 @@ class _Page:
         path = self.request.path
         if path == "/healthz":
             return "ok", 200, {"Content-Type": "text/plain"}
-        if path.startswith("/static/"):
-            return self.static(path.removeprefix("/static/"))
+        if path.startswith("/assets/"):
+            return self.asset(path.removeprefix("/assets/"))
         if path == "/" and self.request.method in ("GET", "HEAD"):
             return self.index()
         match = _RUN.fullmatch(path)
@@ -122,10 +122,10 @@ class _Page:
         try_to_submit(made.run, self.clients, self.now)
         return "", 303, {"Location": f"/runs/{made.run.run_id}"}
 
-    def static(self, name: str) -> Answer:
-        if name not in _STATIC:
+    def asset(self, name: str) -> Answer:
+        if name not in _ASSETS:
             return self.message("Not found", f"There is nothing at {self.request.path}.", 404)
-        return self.tagged((_PAGE / "static" / name).read_bytes(), _STATIC[name])
+        return self.tagged((_PAGE / "assets" / name).read_bytes(), _ASSETS[name])
 
     def html(self, template: str, **values: Any) -> Answer:
         text = _templates().get_template(template).render(settings=self.clients.settings, **values)

@@ -1,1 +1,1 @@
-"""The page that shows what happened: views.py (what it says), charts.py (what it draws), templates/, static/."""
+"""The page that shows what happened: views.py (what it says), charts.py (what it draws), templates/, assets/."""
