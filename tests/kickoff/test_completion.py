@@ -91,6 +91,22 @@ def test_the_end_is_written_whole() -> None:
     assert run.next_attempt_at == LATER and not run.waiting_for and not run.model_missing
 
 
+@pytest.mark.parametrize(
+    ("state", "evidence", "note", "noted"),
+    [
+        ("JOB_STATE_SUCCEEDED", MODEL, "", ()),
+        ("JOB_STATE_SUCCEEDED", Evidence(), "no model at any place the job named", ()),
+        ("JOB_STATE_SUCCEEDED", replace(MODEL, note="403"), "", ("403",)),
+        ("JOB_STATE_FAILED", Evidence(), "out of memory", ()),
+        ("JOB_STATE_PARTIALLY_SUCCEEDED", MODEL, "Vertex AI says partially succeeded: some results may be missing", ()),
+    ],
+)
+def test_the_history_says_why(state: str, evidence: Evidence, note: str, noted: tuple[str, ...]) -> None:
+    error = "out of memory" if state == "JOB_STATE_FAILED" else ""
+    run = decide_completion(active(), log(), view(state, error=error), LATER, evidence).run
+    assert run and run.history[-1].note == note and run.notes == noted
+
+
 def test_an_unknown_state_is_looked_at_again_and_named() -> None:
     decision = decide_completion(active(), log(), view("JOB_STATE_SOMETHING_NEW"), LATER)
     assert decision.run and decision.run.state is State.RUNNING
@@ -168,6 +184,7 @@ def test_an_error_that_comes_late_completes_the_record() -> None:
     failed = decide_completion(active(), log("Job failed."), view("JOB_STATE_FAILED"), LATER).run
     assert failed and failed.job and not failed.job.error
     assert job_to_ask(failed, JobHint("state", ID)) == NAME and job_to_ask(failed, epoch()) == ""
+    assert decide_completion(failed, JobHint("state", ID), view("JOB_STATE_FAILED", end_time=LATER), LATER).run is None
     error = "The replica workerpool0-0 exited with a non-zero status of 137."
     filled = decide_completion(failed, JobHint("state", ID), view("JOB_STATE_FAILED", error=error), LATER).run
     assert filled and filled.job and filled.job.error == error
