@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 
 from kickoff.clients import Clients
-from kickoff.completeness import Complete as Ready
 from kickoff.completeness import decide
+from kickoff.datasets import Complete as Ready
 from kickoff.datasets import Mode, build_key, build_rule
 from kickoff.errors import KickoffError
 from kickoff.manifests import parse_manifest

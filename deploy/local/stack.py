@@ -161,17 +161,12 @@ class Stack:
 
     def _start_vertex(self) -> None:
         flags = ["--port", "0", "--state", str(self.state / "vertex"), "--project", PROJECT, "--region", REGION]
-        flags += ["--logs-topic", f"projects/{PROJECT}/topics/{LOGS}", "--images", str(self._images())]
+        flags += ["--logs-topic", f"projects/{PROJECT}/topics/{LOGS}", "--images", str(write_images(self.state))]
         url = self.processes.wait_for_line(self._module("vertex", "deploy.local.job_service", *flags), _URL)
         self.urls["vertex"] = url
         self.environ["KICKOFF_VERTEX_ENDPOINT"] = self.environ["KICKOFF_LOGGING_ENDPOINT"] = url
         self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"] = f"{url}/"
         self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING"] = f"{url}/"
-
-    def _images(self) -> Path:
-        path = self.state / "images.json"
-        path.write_text(json.dumps({TRAINER_IMAGE.rpartition(":")[0] + "*": [sys.executable, "-m", "trainer.task"]}))
-        return path
 
     def _start_functions(self) -> None:
         ports = {name: free_port() for name in FUNCTIONS}
@@ -211,6 +206,14 @@ class Stack:
     def _start_part(self, name: str, argv: list[str]) -> Part:
         self.say(f"starting {name}")
         return self.processes.start(name, argv, self.environ)
+
+
+def write_images(state: Path) -> Path:
+    """The table by which the JobService emulator runs the project's own trainer image: this checkout's trainer."""
+    state.mkdir(parents=True, exist_ok=True)
+    path = state / "images.json"
+    path.write_text(json.dumps({TRAINER_IMAGE.rpartition(":")[0] + "*": [sys.executable, "-m", "trainer.task"]}))
+    return path
 
 
 def storage_binary() -> str:
