@@ -89,8 +89,9 @@ class Launcher:
         if python:
             environ["PATH"] = f"{python.parent}{os.pathsep}{environ['PATH']}"
             environ |= {"VIRTUAL_ENV": str(python.parents[1]), "PYTHONUSERBASE": str(python.parents[1] / "user")}
-            environ |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_WARN_CONFLICTS": "1"}  # both take seconds
-            environ["PIP_NO_BUILD_ISOLATION"] = "0"  # pip reads this one backwards: no isolation, for want of a network
+            environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+            # pip reads these two backwards: no isolated build, which needs a network; no look at every package's needs.
+            environ |= {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_WARN_CONFLICTS": "0"}
         devices = count_cpu_devices(self._spec["workerPoolSpecs"][replica.pool])
         if devices:
             environ["KICKOFF_CPU_DEVICES"] = str(devices)
