@@ -56,6 +56,7 @@ __all__ = [
     "Settled",
     "drop_hold",
     "holds",
+    "look",
     "settle",
     "settle_due",
     "settle_object",
