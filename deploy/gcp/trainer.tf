@@ -5,7 +5,7 @@ locals {
   repository  = "projects/${var.project}/locations/${var.region}/repositories/kickoff"
   image_files = concat(["Dockerfile"], [for file in fileset(local.checkout, "trainer/**") : file if !endswith(file, ".pyc")])
   # As trainer_image.sh computes it: the hash of sha256sum's lines.
-  image_tag = "src-${substr(sha256(join("", [
+  image_tag = "${var.trainer_accelerator}-${substr(sha256(join("", [
     for file in local.image_files : "${try(filesha256("${local.checkout}/${file}"), "none")}  ${file}\n"
   ])), 0, 16)}"
   # self_link: LOCATION-docker.pkg.dev/PROJECT/kickoff/trainer@sha256:…
@@ -28,7 +28,7 @@ resource "terraform_data" "trainer_image" {
   count            = var.trainer_image == null ? 1 : 0
   triggers_replace = [local.image_tag, filesha256("${path.module}/cleanup.json")]
   provisioner "local-exec" {
-    command     = "${abspath(path.module)}/trainer_image.sh ${var.project} ${var.region} ${var.image_builder}"
+    command     = "${abspath(path.module)}/trainer_image.sh ${var.project} ${var.region} ${var.trainer_accelerator} ${var.image_builder}"
     working_dir = local.checkout
   }
   depends_on = [

@@ -35,6 +35,16 @@ variable "trainer_image" {
   }
 }
 
+variable "trainer_accelerator" {
+  description = "gpu: an image with CUDA, for every machine; cpu: 3 GB smaller, for recipes without accelerators."
+  type        = string
+  default     = "gpu"
+  validation {
+    condition     = contains(["cpu", "gpu"], var.trainer_accelerator)
+    error_message = "trainer_accelerator must be cpu or gpu."
+  }
+}
+
 variable "image_builder" {
   description = "What builds the trainer image: cloud-build, or the docker of the machine that runs Terraform."
   type        = string

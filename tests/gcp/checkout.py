@@ -24,8 +24,7 @@ def copy_checkout(target: Path) -> Path:
     ignore = shutil.ignore_patterns("__pycache__", ".terraform*", "*.tfstate*")
     for name in ("deploy/gcp", "functions", "trainer"):
         shutil.copytree(ROOT / name, target / name, ignore=ignore)
-    docker = ROOT / "Dockerfile"
-    (target / "Dockerfile").write_text(docker.read_text() if docker.exists() else "FROM scratch")  # TEMPORARY
+    shutil.copy(ROOT / "Dockerfile", target / "Dockerfile")
     recipes = target / "functions" / "recipes"
     (recipes / "nightly.yaml").write_text(NIGHTLY)
     paused = NIGHTLY.replace("name: nightly", "name: monthly\npaused: true").replace("0 3 * * 1", "0 3 1 * *")

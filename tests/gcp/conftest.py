@@ -75,6 +75,7 @@ def full_plan(planned_checkout: Path, tmp_path_factory: pytest.TempPathFactory) 
     """The plan with every option away from its default."""
     options: dict[str, Any] = {
         "trainer_image": IMAGE,
+        "trainer_accelerator": "cpu",
         "image_builder": "docker",
         "request_publishers": ["group:ml@acme.example"],
         "dashboard_users": ["group:ml@acme.example"],

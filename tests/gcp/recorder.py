@@ -5,7 +5,9 @@ what was not answers 404 in Google's error JSON, long-running operations are don
 are read and written. It judges nothing: the tests assert the calls.
 """
 
+import base64
 import gzip
+import hashlib
 import json
 import re
 import threading
@@ -318,14 +320,23 @@ def _nothing(recorder: Recorder, call: Call) -> tuple[int, Any]:
     return 200, {}
 
 
+def _published(recorder: Recorder, call: Call) -> tuple[int, Any]:
+    return 200, {"messageIds": ["1"] * len(call.body["messages"])}
+
+
+def _object(recorder: Recorder, call: Call) -> tuple[int, Any]:
+    return 404, _error(404, "NOT_FOUND", f"{call.path} was not found")
+
+
 def _enable(recorder: Recorder, call: Call) -> tuple[int, Any]:
     return 200, {"name": "operations/acf.1", "done": True, "response": {}}
 
 
 def _upload(recorder: Recorder, call: Call) -> tuple[int, Any]:
     name = call.query.get("name", "x")
-    data = call.body if isinstance(call.body, bytes) else json.dumps(call.body).encode()
-    return 200, {"bucket": call.path.split("/")[3], "name": name, "generation": "1", "size": str(len(data))}
+    md5 = base64.b64encode(hashlib.md5(call.body).digest()).decode()
+    place = {"bucket": call.path.split("/")[3], "name": name, "generation": "1"}
+    return 200, {**place, "size": str(len(call.body)), "md5Hash": md5}
 
 
 _RULES: tuple[tuple[str, str, Any], ...] = (
@@ -335,6 +346,8 @@ _RULES: tuple[tuple[str, str, Any], ...] = (
     ("cloudfunctions", r"", _function),
     ("run", r"^GET .*/services/", _service),
     ("cloudscheduler", r"", _schedule),
+    ("pubsub", r":publish$", _published),
+    ("storage", r"^GET b/[^/]+/o/", _object),
     ("storage", r"/serviceAccount$", _storage_agent),
     ("storage", r"/notificationConfigs$", _notification),
     ("firestore", r"(/indexes|GET .*/fields)$", _index),
@@ -356,7 +369,14 @@ class _Handler(BaseHTTPRequestHandler):
         api, _, path = unquote(parts.path).lstrip("/").partition("/")
         path = path.removeprefix(APIS.get(api, ""))
         query = {key: values[-1] for key, values in parse_qs(parts.query).items() if key not in ("alt", "prettyPrint")}
-        status, answer = self.recorder.answer(Call(api, self.command, path, query, self._body()))
+        body = self._body()
+        kind = self.headers.get("Content-Type", "")
+        if "multipart/related" in kind:
+            metadata, body = _parts(body, kind)
+            query = {**json.loads(metadata), **query}
+        elif api != "upload":
+            body = _json(body)
+        status, answer = self.recorder.answer(Call(api, self.command, path, query, body))
         data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -366,28 +386,29 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815
 
-    def _body(self) -> Any:
+    def _body(self) -> bytes:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.headers.get("Content-Encoding") == "gzip":
-            data = gzip.decompress(data)
-        kind = self.headers.get("Content-Type", "")
-        if "multipart/related" in kind:
-            data = _media(data, kind)
-        try:
-            return json.loads(data) if data else None
-        except ValueError:
-            return data
+        return gzip.decompress(data) if self.headers.get("Content-Encoding") == "gzip" else data
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-def _media(data: bytes, kind: str) -> bytes:
-    """The second part of an upload of metadata and media (multipart/related)."""
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data) if data else None
+    except ValueError:
+        return data
+
+
+def _parts(data: bytes, kind: str) -> tuple[bytes, bytes]:
+    """Metadata and media of an upload of both (multipart/related)."""
     boundary = kind.partition("boundary=")[2].strip("'\"").encode()
-    part = data.split(b"--" + boundary)[2]
-    start = re.search(rb"\r?\n\r?\n", part)
-    return re.sub(rb"\r?\n\Z", b"", part[start.end() :] if start else part)
+    found = []
+    for part in data.split(b"--" + boundary)[1:3]:
+        start = re.search(rb"\r?\n\r?\n", part)
+        found.append(re.sub(rb"\r?\n\Z", b"", part[start.end() :] if start else part))
+    return found[0], found[1]
 
 
 @contextmanager

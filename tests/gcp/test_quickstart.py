@@ -99,6 +99,7 @@ def test_only_the_trainer_is_built_into_the_image(deployed: Deployed) -> None:
     assert not [name for name in files if not name.startswith(("Dockerfile", "trainer/")) or name.endswith(".pyc")]
     (build,) = deployed.made("cloudbuild", r".*/builds$")
     assert build.body["serviceAccount"].endswith(email("build"))
+    assert build.body["substitutions"]["_ACCELERATOR"] == "gpu"  # recipes ask for V100s
     assert build.body["options"]["logging"] == "CLOUD_LOGGING_ONLY"
 
 
