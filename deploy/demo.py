@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kickoff.clients import Clients
+from kickoff.logs import read_tails
 from kickoff.progress import Epoch
 from kickoff.runs import Change, Run, State
 from kickoff.settings import Settings
@@ -24,7 +25,6 @@ from deploy.console import console
 from deploy.digits import COUNT, digit_files
 from deploy.follow import Overdue, follow, wait_for_run
 from deploy.local.stack import PROJECT, Stack
-from deploy.logs import replica_tails
 from deploy.models import download_model
 
 _APPEARS = 60.0
@@ -127,9 +127,9 @@ def describe_failure(run: Run, stack: Stack) -> str:
     """The state, Vertex's words, and the failing replicas' last lines."""
     error = run.job.error if run.job else ""
     faults = "\n".join(fault.message for fault in run.faults)
-    tails = replica_tails(stack.urls["vertex"], run.job.name) if run.job else {}
+    tails = read_tails(stack.urls["vertex"], run)
     lines = [f"run {run.run_id} ended {run.state}", error, faults]
-    lines += [f"--- {replica}\n{tail}" for replica, tail in tails.items()]
+    lines += ["\n".join([f"--- {replica}", *tail]) for replica, tail in tails]
     return "\n".join(filter(None, lines))
 
 

@@ -13,13 +13,13 @@ from google.cloud import storage
 from google.pubsub_v1 import PublisherClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from kickoff.clients import Clients
+from kickoff.logs import read_tails
 from kickoff.progress import list_epochs
 from kickoff.runs import Run, State
 
 from deploy.demo import evaluate, upload_digits
 from deploy.follow import follow, wait_for_run
 from deploy.local.stack import PROJECT, TRAINER_IMAGE, Stack
-from deploy.logs import replica_tails
 from deploy.models import download_model
 
 DEADLINE = 240.0
@@ -40,8 +40,9 @@ def trained(stack: Stack, clients: Clients) -> Run:
 
 
 def explain(run: Run, stack: Stack) -> str:
-    tails = replica_tails(stack.urls["vertex"], run.job.name) if run.job else {}
-    return "\n".join([f"{run.run_id} is {run.state}", *run.notes, *(f"--- {r}\n{t}" for r, t in tails.items())])
+    tails = read_tails(stack.urls["vertex"], run)
+    told = ("\n".join([f"--- {replica}", *lines]) for replica, lines in tails)
+    return "\n".join([f"{run.run_id} is {run.state}", *run.notes, *told])
 
 
 def test_one_upload_makes_one_job_of_three_replicas(trained: Run, clients: Clients) -> None:

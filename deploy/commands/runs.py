@@ -81,7 +81,7 @@ def logs(
     replica: Annotated[str, typer.Option(help="Only this one: workerpool0-0, workerpool1-1, service…")] = "",
 ) -> None:
     """What the replicas and the service wrote."""
-    from deploy.logs import list_lines
+    from kickoff.logs import list_lines
 
     target = connect()
     run = find(target, run_id)
@@ -90,7 +90,8 @@ def logs(
     while True:
         ended = run.terminal
         if run.job:
-            for line in list_lines(run.project, run.job.id, replica=replica, since=since):
+            endpoint = target.settings.logging_endpoint
+            for line in list_lines(endpoint, run.project, run.job.id, replica=replica, since=since):
                 if (key := f"{line.replica} {line.id}") not in seen:
                     seen.add(key)
                     since = line.time
@@ -101,15 +102,32 @@ def logs(
         run = find(target, run.run_id)
 
 
-def cancel(run_id: RunId) -> None:
-    """End a run, also one that is held or queued."""
+def cancel(
+    run_id: Annotated[str, typer.Argument(help="A run id or its beginning, or gs://BUCKET/ROOT/ of a held dataset.")],
+) -> None:
+    """End a run, also one that is held or queued; or stop waiting for a dataset."""
     from kickoff.steering import cancel as cancel_run
 
     target = connect()
+    if run_id.startswith("gs://"):
+        cancel_hold(target, run_id)
+        return
     run = cancel_run(
         target.clients.ledger, target.clients.vertex, find(target, run_id).run_id, now=utc_now, by=getpass.getuser()
     )
     console.print(f"run {run.run_id} is {run.state}" + ("" if run.terminal else "; its job was asked to stop"))
+
+
+def cancel_hold(target: Target, root: str) -> None:
+    """What is uploaded later waits anew. Raises InvalidRequest where no dataset waits there."""
+    from kickoff.settling import drop_hold, holds
+
+    recipes = [hold.recipe for hold in holds(target.clients.ledger) if hold.root == root]
+    if not recipes:
+        raise InvalidRequest(f"no dataset is held at {root}; `kickoff runs --state HELD` lists those that are")
+    for recipe in recipes:
+        drop_hold(target.clients.ledger, recipe, root, utc_now())
+        console.print(f"{recipe} no longer waits for {root}")
 
 
 def rerun(
