@@ -4,15 +4,13 @@ import json
 from collections.abc import Iterator
 
 from kickoff.clients import Clients
-from kickoff.completeness import decide
 from kickoff.datasets import Complete as Ready
 from kickoff.datasets import Mode, build_key, build_rule
 from kickoff.errors import KickoffError
-from kickoff.manifests import parse_manifest
 from kickoff.recipes import UploadMatch
 from kickoff.request import parse_request
 from kickoff.runs import Run, State, build_run_id
-from kickoff.settling import holds, settle_object
+from kickoff.settling import holds, look, settle_object
 from kickoff.storage import split_uri
 
 
@@ -46,14 +44,7 @@ def explain_match(match: UploadMatch, clients: Clients) -> Iterator[str]:
         key = getattr(settled, "key", None)
         yield from explain_key(key, clients) if key else [getattr(settled, "reason", "There is nothing to start.")]
         return
-    listing = clients.storage.list(rule.bucket, rule.root)
-    final = next((item for item in listing.objects if item.name == rule.final), None)
-    data = (
-        clients.storage.read(rule.bucket, rule.final, final.generation)
-        if final and rule.mode is Mode.MANIFEST
-        else None
-    )
-    decision = decide(rule, listing, parse_manifest(data, rule.uri) if data is not None else None)
+    decision = look(rule, clients.storage)
     if isinstance(decision, Ready):
         yield f"It is complete: {len(decision.members)} objects."
         yield from explain_key(build_key(rule, decision.digest), clients)

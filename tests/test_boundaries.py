@@ -19,7 +19,8 @@ FORBIDDEN = [
 
 PURE = [
     "errors.py", "runs.py", "settings.py", "events.py", "recipes.py", "request.py", "worker_pools.py", "custom_job.py",
-    "machines.py", "policy.py", "datasets.py", "completion.py", "jobs.py", "check.py",
+    "machines.py", "policy.py", "datasets.py", "completeness.py", "manifests.py", "completion.py", "jobs.py", "check.py",
+    "plan.py",
 ]  # fmt: skip
 
 
