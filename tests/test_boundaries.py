@@ -19,8 +19,8 @@ FORBIDDEN = [
 
 PURE = [
     "errors.py", "runs.py", "settings.py", "events.py", "recipes.py", "request.py", "worker_pools.py", "custom_job.py",
-    "machines.py", "policy.py", "datasets.py", "completeness.py", "manifests.py", "completion.py", "jobs.py", "check.py",
-    "plan.py",
+    "machines.py", "policy.py", "datasets.py", "completeness.py", "manifests.py", "completion.py", "jobs.py",
+    "check.py", "plan.py",
 ]  # fmt: skip
 
 
