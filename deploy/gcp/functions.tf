@@ -26,7 +26,7 @@ locals {
     KICKOFF_FINISHED_TOPIC  = "projects/${var.project}/topics/run-finished"
     KICKOFF_SERVICE_ACCOUNT = local.email.run
     KICKOFF_DASHBOARD_URL   = local.urls.dashboard
-  }, nonsensitive(var.webhook == "") ? {} : { KICKOFF_WEBHOOK = var.webhook })
+  }, nonsensitive(var.webhook == "") ? {} : { KICKOFF_WEBHOOK = var.webhook }, var.page_actions ? { KICKOFF_PAGE_ACTIONS = "allow" } : {})
 }
 
 # The source's own hash names its archive: a changed source is a new object, and only then are the functions built anew.

@@ -19,7 +19,7 @@ locals {
     "Cloud Logging agent" = "serviceAccount:service-${local.number}@gcp-sa-logging.iam.gserviceaccount.com"
   })
 
-  cancel_role    = "projects/${var.project}/roles/kickoffCancel"
+  logs_role      = "projects/${var.project}/roles/kickoffLogs"
   jobs_role      = "projects/${var.project}/roles/kickoffJobs"
   only_ledger    = "resource.name == \"projects/${var.project}/databases/kickoff\""
   only_functions = "resource.name.startsWith(\"projects/_/buckets/gcf-v2-sources-${local.number}-${var.region}\")"
@@ -32,8 +32,10 @@ locals {
       { kind = "project", on = "", who = "start-training", role = "roles/datastore.user", condition = local.only_ledger, why = "writes run records" },
       { kind = "project", on = "", who = "record-completion", role = "roles/datastore.user", condition = local.only_ledger, why = "writes run records" },
       { kind = "project", on = "", who = "sweep", role = "roles/datastore.user", condition = local.only_ledger, why = "writes run records" },
-      { kind = "project", on = "", who = "dashboard", role = local.cancel_role, condition = "", why = "cancels the job of a run whose cancellation somebody asks for" },
-      { kind = "project", on = "", who = "dashboard", role = "roles/datastore.user", condition = local.only_ledger, why = "reads run records; writes a cancellation or a rerun that somebody asks for" },
+      { kind = "project", on = "", who = "record-completion", role = local.logs_role, condition = "", why = "puts the last lines of a failed replica into the record" },
+      { kind = "project", on = "", who = "sweep", role = local.logs_role, condition = "", why = "puts the last lines of a failed replica into the record" },
+      { kind = "project", on = "", who = "dashboard", role = local.logs_role, condition = "", why = "shows the last lines of each replica" },
+      { kind = "project", on = "", who = "dashboard", role = "roles/datastore.viewer", condition = local.only_ledger, why = "reads run records" },
       { kind = "project", on = "", who = "build", role = "roles/logging.logWriter", condition = "", why = "writes build logs" },
       { kind = "project", on = "", who = "build", role = "roles/storage.objectViewer", condition = local.only_functions, why = "reads the functions' source where Cloud Functions keeps it" },
 
@@ -67,6 +69,12 @@ locals {
 
       { kind = "repository", on = "kickoff", who = "build", role = "roles/artifactregistry.writer", condition = "", why = "pushes the images it builds" },
     ],
+    [for grant in [
+      { kind = "project", on = "", role = "roles/datastore.user", condition = local.only_ledger, why = "writes a cancellation or a rerun (page_actions)" },
+      { kind = "project", on = "", role = local.jobs_role, condition = "", why = "cancels a job, or starts that of a rerun (page_actions)" },
+      { kind = "account", on = "run", role = "roles/iam.serviceAccountUser", condition = "", why = "jobs run as kickoff-run (page_actions)" },
+      { kind = "bucket", on = "models", role = "roles/storage.objectViewer", condition = "", why = "reads which of two jobs won a run (page_actions)" },
+    ] : merge(grant, { who = "dashboard" }) if var.page_actions],
     [for topic, dead in local.dead_letters : { kind = "topic", on = dead, who = "Pub/Sub agent", role = "roles/pubsub.publisher", condition = "", why = "moves what cannot be delivered to the dead letters" }],
     [for topic, dead in local.dead_letters : { kind = "subscription", on = "${topic}-push", who = "Pub/Sub agent", role = "roles/pubsub.subscriber", condition = "", why = "moves what cannot be delivered to the dead letters" }],
     [for member in var.request_publishers : { kind = "topic", on = "training-requests", who = member, role = "roles/pubsub.publisher", condition = "", why = "may ask for training, which costs money (request_publishers)" }],
@@ -97,10 +105,10 @@ resource "google_project_iam_custom_role" "jobs" {
   ]
 }
 
-resource "google_project_iam_custom_role" "cancel" {
-  role_id     = "kickoffCancel"
-  title       = "Kickoff: cancel jobs"
-  permissions = ["aiplatform.customJobs.cancel", "aiplatform.customJobs.get"]
+resource "google_project_iam_custom_role" "logs" {
+  role_id     = "kickoffLogs"
+  title       = "Kickoff: read the lines of jobs"
+  permissions = ["logging.logEntries.list"]
 }
 
 resource "google_project_iam_member" "this" {
@@ -115,7 +123,7 @@ resource "google_project_iam_member" "this" {
       expression = condition.value
     }
   }
-  depends_on = [google_service_account.this, google_project_iam_custom_role.jobs, google_project_iam_custom_role.cancel]
+  depends_on = [google_service_account.this, google_project_iam_custom_role.jobs, google_project_iam_custom_role.logs]
 }
 
 resource "google_service_account_iam_member" "this" {

@@ -117,15 +117,17 @@ role() {
 }
 jobs=aiplatform.customJobs
 role kickoffJobs "Kickoff: start, find and cancel jobs" "$jobs.cancel,$jobs.create,$jobs.get,$jobs.list"
-role kickoffCancel "Kickoff: cancel jobs" "$jobs.cancel,$jobs.get"
+role kickoffLogs "Kickoff: read the lines of jobs" logging.logEntries.list
 ledger="title=kickoff-only,expression=resource.name == \"projects/$project/databases/kickoff\""
 for name in start-training record-completion sweep; do
   on_project "$name" "projects/$project/roles/kickoffJobs" --condition=None
   on_project "$name" roles/datastore.user --condition="$ledger"
   on_account "$(account "$name")" roles/iam.serviceAccountUser run
 done
-on_project dashboard roles/datastore.user --condition="$ledger"
-on_project dashboard "projects/$project/roles/kickoffCancel" --condition=None
+on_project dashboard roles/datastore.viewer --condition="$ledger"
+for name in record-completion sweep dashboard; do
+  on_project "$name" "projects/$project/roles/kickoffLogs" --condition=None
+done
 
 say "Trainer image"
 sources="resource.name.startsWith(\"projects/_/buckets/gcf-v2-sources-$number-$region\")"

@@ -75,6 +75,12 @@ variable "dashboard_users" {
   }
 }
 
+variable "page_actions" {
+  description = "Whether the dashboard may cancel and rerun; without it, it only reads."
+  type        = bool
+  default     = false
+}
+
 variable "alert_email" {
   description = "Address that alerts go to; empty: the alert policies exist and notify nobody."
   type        = string

@@ -78,6 +78,7 @@ def full_plan(planned_checkout: Path, tmp_path_factory: pytest.TempPathFactory) 
         "trainer_accelerator": "cpu",
         "image_builder": "docker",
         "request_publishers": ["group:ml@acme.example"],
+        "page_actions": True,
         "dashboard_users": ["group:ml@acme.example"],
         "alert_email": "oncall@acme.example",
         "budget": {"billing_account": "000000-000000-000000", "amount": 500},

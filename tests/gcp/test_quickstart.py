@@ -145,11 +145,12 @@ def test_the_project_grants_little_and_the_ledger_by_condition(deployed: Deploye
     ledger = f'resource.name == "projects/{PROJECT}/databases/kickoff"'
     sources = f'resource.name.startsWith("projects/_/buckets/gcf-v2-sources-{PROJECT_NUMBER}-{REGION}")'
     three = ("start-training", "record-completion", "sweep")
+    readers = ("record-completion", "sweep", "dashboard")
     assert granted == {
         *((f"projects/{PROJECT}/roles/kickoffJobs", f"serviceAccount:{email(name)}", "") for name in three),
         *(("roles/datastore.user", f"serviceAccount:{email(name)}", ledger) for name in three),
-        ("roles/datastore.user", f"serviceAccount:{email('dashboard')}", ledger),
-        (f"projects/{PROJECT}/roles/kickoffCancel", f"serviceAccount:{email('dashboard')}", ""),
+        ("roles/datastore.viewer", f"serviceAccount:{email('dashboard')}", ledger),
+        *((f"projects/{PROJECT}/roles/kickoffLogs", f"serviceAccount:{email(name)}", "") for name in readers),
         ("roles/logging.logWriter", f"serviceAccount:{email('build')}", ""),
         ("roles/storage.objectViewer", f"serviceAccount:{email('build')}", sources),
     }

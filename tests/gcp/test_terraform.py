@@ -103,6 +103,17 @@ def test_the_settings_are_those_the_functions_know(full_plan: Plan) -> None:
         assert environ["KICKOFF_WEBHOOK"] == "https://hooks.example/kickoff"
 
 
+def test_the_dashboard_only_reads_unless_told(plan: Plan, full_plan: Plan) -> None:
+    def roles(planned: Plan) -> set[str]:
+        grants = planned["planned_values"]["outputs"]["grants"]["value"].values()
+        return {grant["role"].rpartition("/")[2] for grant in grants if grant["who"] == "dashboard"}
+
+    assert roles(plan) == {"datastore.viewer", "kickoffLogs"}
+    assert roles(full_plan) >= {"datastore.user", "kickoffJobs", "iam.serviceAccountUser"}
+    function = resources(full_plan, "google_cloudfunctions2_function")['this["dashboard"]']
+    assert function["service_config"][0]["environment_variables"]["KICKOFF_PAGE_ACTIONS"] == "allow"
+
+
 def test_a_changed_source_is_another_object(plan: Plan, full_plan: Plan) -> None:
     """And the same source is the same one: deploying again changes nothing."""
     names_ = {
