@@ -76,10 +76,10 @@ def _placeholder(where: KeyPath, text: str, job: Mapping[str, Any]) -> str:
         return ""
     if where[-1] == "outputUriPrefix":
         text = text.replace("{run_id}", "")
-    if not {"args", "command", "env"} & set(where):
+    if where[:2] != ("jobSpec", "workerPoolSpecs") or not {"args", "command", "env"} & set(where[4:5]):
         return left_over_name(text)
     # A shell's own ${VARIABLE} is no placeholder.
-    pool: Any = job.get("jobSpec", {}).get("workerPoolSpecs", [])[where[2]] if isinstance(where[2], int) else {}
+    pool = job["jobSpec"]["workerPoolSpecs"][where[2]]
     command = pool.get("containerSpec", {}).get("command", [])
     return "" if _SHELLS & set(command[:2]) else left_over(text)
 

@@ -1,17 +1,20 @@
 """Messages in every form; bad ones get every fault at once, in words, and never raise anything else."""
 
 import json
+from copy import deepcopy
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kickoff.errors import Forbidden, InvalidRequest, PermanentError
+from kickoff.policy import check_policy
 from kickoff.request import TrainingRequest, build_request, parse_request
 from kickoff.runs import CUSTOM
 
-from tests.kickoff.requests_at_hand import POOL, RECIPES, built, pool, recipes_of
-from tests.kickoff.spec_cases import load_cases
+from tests.kickoff.requests_at_hand import POLICY, POOL, RECIPES, SETTINGS, built, pool, recipes_of
+from tests.kickoff.spec_cases import expectations, load_cases, payload_of
 
 ANY = recipes_of("""
 name: any
@@ -326,6 +329,10 @@ def container(**changes: Any) -> dict[str, Any]:
             {"gcloud_config": {"jobSpec": {"workerPoolSpecs": [{}]}}},
             "gcloud_config.jobSpec.workerPoolSpecs[0] is empty",
         ),
+        (
+            {"worker_pool_specs": [POOL], "labels": {"args": "{x}", "env": "y"}},
+            "labels.args still holds the placeholder",
+        ),
         (container(args=["a\0b"]), "it must be text without NUL"),
         ({"worker_pool_specs": [POOL], "name": "x"}, "name is set by Vertex AI alone; leave it out"),
         (
@@ -393,7 +400,7 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(_JSON, st.dictionaries(_KEYS, st.text(max_size=9), max_size=3))
 def test_any_payload_is_a_request_or_refused_with_faults(payload: object, attributes: dict[str, str]) -> None:
     try:
@@ -404,27 +411,45 @@ def test_any_payload_is_a_request_or_refused_with_faults(payload: object, attrib
         assert request.digest and json.loads(request.model_dump_json())
 
 
-_CASES = [case["input"]["value"] for case in load_cases() if case["input"]["kind"] in ("job", "jobspec")]
+_REAL = [payload_of(case, expected) for case in load_cases() for expected in expectations(case)]
+_JUNK: list[Any] = [
+    *(None, True, 0, -1, 1.5, 2**70, "", "x", "{x}", "0", "gs://", "1h", "\ud800", "\0", float("nan")),
+    *([], {}, [None], [[]], {"a": 1}, {"": ""}, {"seconds": "x"}, {"seconds": 5, "nanos": None}, [1, "a"]),
+]
+_NAMES = ("args", "env", "labels", "command", "recipe", "jobSpec", "containerSpec", "pythonPackageSpec", "region", "ps")
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.sampled_from(_CASES), st.data())
-def test_a_real_request_with_one_value_spoiled(case: dict[str, Any], data: st.DataObject) -> None:
-    payload = json.loads(
-        json.dumps({"job_spec": case} if "worker_pool_specs" in case or "workerPoolSpecs" in case else case)
-    )
-    spot: Any = payload
-    while isinstance(spot, dict | list) and spot:
-        keys = list(spot) if isinstance(spot, dict) else list(range(len(spot)))
-        key = data.draw(st.sampled_from(keys))
-        if not isinstance(spot[key], dict | list) or data.draw(st.booleans()):
-            spot[key] = data.draw(_JSON)
-            break
-        spot = spot[key]
-    try:
-        built(payload, ANY)
-    except PermanentError as error:
-        assert error.faults
+def spoil(value: Any, random: Random) -> Any:
+    """Put something else at one place, or add something there."""
+    places: list[tuple[Any, Any]] = []
+
+    def visit(inner: Any) -> None:
+        for key in inner if isinstance(inner, dict) else range(len(inner)):
+            places.append((inner, key))
+            if isinstance(inner[key], dict | list):
+                visit(inner[key])
+
+    visit(value)
+    holder, key = random.choice(places)
+    if isinstance(holder, dict) and random.random() < 0.3:
+        key = random.choice(_NAMES)
+    holder[key] = deepcopy(random.choice(_JUNK) if random.random() < 0.9 else random.choice(_REAL))
+    return value
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_real_requests_with_values_spoiled_are_judged_to_the_end(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(10):
+        payload: Any = deepcopy(random.choice(_REAL))
+        for _ in range(random.randint(1, 3)):
+            payload = spoil(payload, random)
+        try:
+            job = built(payload, ANY)
+            check_policy(job, None, POLICY, SETTINGS, recipes=RECIPES)
+        except PermanentError as error:
+            assert error.faults
 
 
 def test_a_deep_payload_is_refused() -> None:
