@@ -11,6 +11,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import aiplatform, storage
 from google.cloud.aiplatform import jobs, training_jobs
 from google.cloud.aiplatform_v1 import JobServiceClient, JobState
+from PIL import Image
 
 from deploy.local.job_service.server import JobServiceServer
 from tests.job_service.calls import Caller, until
@@ -149,15 +150,20 @@ def test_a_container_training_job_makes_a_model(sdk: Caller, server: JobServiceS
     job.delete()
 
 
-@conforms(SDK, "CustomContainerTrainingJob.run (codelab, 2 GPUs)", "the cell as written: two visible devices")
-def test_the_two_accelerator_cell_of_the_codelab(sdk: Caller) -> None:
+@conforms(SDK, "CustomContainerTrainingJob.run (codelab, 2 GPUs)", "our trainer: MirroredStrategy over two devices")
+def test_the_two_accelerator_cell_of_the_codelab(sdk: Caller, objects: storage.Bucket, tmp_path: Path) -> None:
+    for name in ("cats", "dogs"):
+        (tmp_path / name).mkdir()
+        for number in range(8):
+            Image.new("L", (8, 8), number * 30).save(tmp_path / name / f"{number}.png")
     job = aiplatform.CustomContainerTrainingJob(
         display_name="flowers-multi-gpu",
-        container_uri="python",
-        command=[sys.executable, "-c", "import os; print(os.environ.get('KICKOFF_CPU_DEVICES'))"],
+        container_uri="us-central1-docker.pkg.dev/p/kickoff/trainer:single_machine",
         staging_bucket="gs://stuff",
     )
+    words = ["--data", tmp_path, "--output", tmp_path / "out" / "model", "--model", "digits", "--epochs", 1]
     job.run(
+        args=[word if isinstance(word, int) else str(word) for word in [*words, "--batch-size", 2]],
         replica_count=1,
         machine_type="n1-standard-4",
         accelerator_type="NVIDIA_TESLA_V100",
@@ -165,7 +171,7 @@ def test_the_two_accelerator_cell_of_the_codelab(sdk: Caller) -> None:
     )
     backing = job.gca_resource.training_task_metadata["backingCustomJob"].rpartition("/")[2]
     if not Path("/dev/nvidia0").exists():
-        assert sdk.log(backing, "workerpool0-0") == "2\n"
+        assert "strategy mirrored: chief 0, 2 replicas" in sdk.log(backing, "workerpool0-0")
 
 
 @conforms(SDK, "CustomContainerTrainingJob.run (failing)", "RuntimeError; PIPELINE_STATE_FAILED")

@@ -26,6 +26,9 @@ WORKER = "workerpool1-0"
         (WORKER, 137, 5, 3, Policy(), Action.FAIL),
         (WORKER, 1, 0, 0, Policy(), Action.FAIL),
         (PRIMARY, 1, 0, 0, Policy(restart_all=True), Action.FAIL),
+        (WORKER, 73, 0, 0, Policy(), Action.FAIL),
+        (WORKER, 75, 0, 0, Policy(restart_all=True), Action.RESTART_REPLICAS),
+        (WORKER, 139, 0, 0, Policy(), Action.FAIL),
         (WORKER, 137, 0, 0, Policy(restart_all=True, disable_retries=True), Action.FAIL),
     ],
 )

@@ -12,6 +12,7 @@ from kickoff.errors import ConfigurationError
 from deploy.local.job_service.images import read_images
 from deploy.local.job_service.options import QUEUE, REJECT, Options
 from deploy.local.job_service.server import JobServiceServer
+from deploy.local.job_service.states import PERMANENT_EXITS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,6 +49,7 @@ def build_options(arguments: argparse.Namespace) -> Options:
         bucket_locations=dict(arguments.bucket_location),
         mounts=tuple(arguments.mount),
         startup_deadline=arguments.startup_deadline,
+        permanent_exits=frozenset(arguments.permanent_exit) or PERMANENT_EXITS,
         error_delay=arguments.error_delay,
         grace=arguments.grace,
         clock_speed=arguments.clock_speed,
@@ -92,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--bucket-location", type=_pair, action="append", default=[], metavar="BUCKET=LOCATION")
     add("--mount", action="append", default=[], metavar="BUCKET", help="seen at /gcs/BUCKET by every replica")
     add("--startup-deadline", type=float, default=600.0, help="seconds until every replica must be up")
+    add("--permanent-exit", type=int, action="append", default=[], metavar="STATUS", help="ends a job at once")
     add("--error-delay", type=float, default=0.0, help="seconds until a failed job's error is filled")
     add("--grace", type=float, default=2.0, help="seconds between SIGTERM and SIGKILL")
     add("--clock-speed", type=float, default=1.0, help="how fast the emulator's time runs")

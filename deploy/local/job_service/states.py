@@ -32,10 +32,11 @@ ENDED = TERMINAL | {state.replace("JOB", "PIPELINE") for state in TERMINAL}
 MAX_WORKER_RESTARTS = 5
 MAX_JOB_RETRIES = 3
 
-PERMANENT_EXITS = frozenset({1, 2, 126, 127, 128, 139})
-"""Exit statuses that end the job at once. The service has such a list and does not publish the numbers; these
-are the ones that Kubeflow's training operator, which came out of Cloud ML Engine, treats as permanent:
-errors of the program. What a signal from outside ends (137, 143) is tried again."""
+PERMANENT_EXITS = frozenset({*range(1, 74), 126, 127, 128, 139})
+"""Exit statuses that end the job at once. The service has such a list ("common errors") and does not publish the
+numbers. These are errors of the program itself: ordinary statuses below sysexits.h's EX_IOERR (74), from where on
+trying again can help; what the shell says of a command that cannot run; a segmentation fault. What a signal from
+outside ends (137, 143) is tried again, as in Kubeflow's training operator, which came out of Cloud ML Engine."""
 
 PRIMARY = "workerpool0-0"
 
