@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.gcp.calls import DIGEST, PROJECT_NUMBER, Call
 from tests.gcp.checkout import copy_checkout
-from tests.gcp.recorder import DIGEST, PROJECT_NUMBER, Call, Recorder, recording
+from tests.gcp.recorder import Recorder, recording
 from tests.gcp.terraform import check
 from tests.gcp.warm_gcloud import warm
 

@@ -11,7 +11,8 @@ from kickoff.errors import ConfigurationError
 
 from deploy.deploy import Deployment, TerraformFailed, deploy, destroy, to_adopt
 from deploy.doctor import Finding
-from tests.gcp.recorder import PROJECT_NUMBER, Recorder, recording
+from tests.gcp.calls import PROJECT_NUMBER
+from tests.gcp.recorder import Recorder, recording
 from tests.gcp.warm_gcloud import available, warm
 
 pytestmark = [

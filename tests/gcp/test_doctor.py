@@ -11,7 +11,8 @@ from deploy.doctor import AGENTS, APIS, Finding, diagnose, find_problems
 from deploy.gcloud import InstalledGcloud
 from deploy.project_facts import Facts
 from deploy.recipe_needs import Need, Recipe, read_recipes
-from tests.gcp.recorder import DIGEST, PROJECT_NUMBER, recording
+from tests.gcp.calls import DIGEST, PROJECT_NUMBER
+from tests.gcp.recorder import recording
 from tests.gcp.warm_gcloud import available, warm
 
 PROJECT, REGION = "acme-train", "us-central1"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.gcp.calls import PROJECT_NUMBER
 from tests.gcp.conftest import PROJECT, REGION, Deployed
-from tests.gcp.recorder import PROJECT_NUMBER
 from tests.gcp.terraform import resources, tool
 from tests.gcp.warm_gcloud import available
 

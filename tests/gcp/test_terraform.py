@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from deploy import names
+from tests.gcp.calls import PROJECT_NUMBER
 from tests.gcp.checkout import ROOT, settings_names
 from tests.gcp.conftest import IMAGE, PROJECT, REGION, email
-from tests.gcp.recorder import PROJECT_NUMBER
 from tests.gcp.terraform import check, resources, tool
 
 pytestmark = [
