@@ -167,6 +167,28 @@ def test_a_finished_event_sets_when_to_look_again_once() -> None:
 
 def test_a_line_that_tells_nothing_new_writes_nothing() -> None:
     assert decide_completion(active(), log(), view(), LATER).run is None
+    told_when = decide_completion(active(), log(), view(create_time=NOW), LATER).run
+    assert told_when and told_when.next_attempt_at is None
+    assert decide_completion(told_when, log(), view(create_time=NOW), LATER).run is None
+
+
+@pytest.mark.parametrize(
+    ("known", "hint", "next_look"),
+    [
+        (None, log(), None),
+        (-60, log(), None),
+        (60, log(), 60),
+        (5, log("Job failed."), 5),
+        (60, log("Job failed."), 15),
+        (-60, finished(), 15),
+    ],
+)
+def test_the_next_look_is_the_sooner_one(known: int | None, hint: JobHint, next_look: int | None) -> None:
+    def after(seconds: int | None) -> datetime | None:
+        return None if seconds is None else LATER + timedelta(seconds=seconds)
+
+    run = active(next_attempt_at=after(known))
+    assert (decide_completion(run, hint, view(), LATER).run or run).next_attempt_at == after(next_look)
 
 
 def test_restarts_are_one_end_with_their_exits() -> None:
@@ -178,6 +200,18 @@ def test_restarts_are_one_end_with_their_exits() -> None:
     assert [(exit.replica, exit.status) for exit in run.replica_exits] == [("workerpool1-0", 1)] * 2
     run = decide_completion(run, log(), view("JOB_STATE_SUCCEEDED"), LATER, MODEL).run or run
     assert run.state is State.SUCCEEDED and len(run.replica_exits) == 2
+
+
+def test_an_exit_that_a_line_told_is_not_counted_again_from_the_error() -> None:
+    line = "The replica workerpool1-0 exited with a non-zero status of 1."
+    run = decide_completion(active(), log(line), view(), LATER).run
+    assert run
+    error = f"{line} The replica workerpool0-0 exited with a non-zero status of 9."
+    run = decide_completion(run, log(), view("JOB_STATE_FAILED", error=error), LATER).run
+    assert run and [(exit.replica, exit.status) for exit in run.replica_exits] == [
+        ("workerpool1-0", 1),
+        ("workerpool0-0", 9),
+    ]
 
 
 def test_an_error_that_comes_late_completes_the_record() -> None:
@@ -206,6 +240,8 @@ def test_metrics_that_come_after_the_end_are_kept() -> None:
     assert ended and ended.metrics == {"accuracy": 0.5}
     run = decide_completion(ended, finished(accuracy=0.9), None, LATER).run
     assert run and run.metrics == {"accuracy": 0.9} and run.history == ended.history
+    failed = decide_completion(active(), log(), view("JOB_STATE_FAILED", error="x"), LATER).run
+    assert failed and decide_completion(failed, finished(accuracy=0.9), None, LATER).run is None
 
 
 def test_a_job_that_vertex_does_not_start_is_said_to_wait() -> None:
