@@ -136,6 +136,13 @@ def test_a_command_that_calls_pip_installs_into_its_jobs_own_environment(
     assert f"{job_id}/environment0/user/" in log
 
 
+def test_what_a_failed_job_wrote_is_stored_too(caller: Caller, objects: storage.Bucket) -> None:
+    one = pool("import sys; open(sys.argv[1], 'w').write('checkpoint'); sys.exit(1)")
+    one["containerSpec"]["args"].append("/gcs/stuff/checkpoint")
+    assert caller.finished(caller.create(one))["state"] == "JOB_STATE_FAILED"
+    assert objects.blob("checkpoint").download_as_bytes() == b"checkpoint"
+
+
 def test_a_bucket_that_is_not_there_fails_the_job(caller: Caller, objects: storage.Bucket) -> None:
     one = pool("")
     one["containerSpec"]["args"].append("/gcs/nowhere/x")

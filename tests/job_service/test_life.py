@@ -293,3 +293,17 @@ def test_a_signal_reaches_the_replica(caller: Caller) -> None:
     until(lambda: caller.log(job_id, "workerpool0-0"), lambda text: "up" in text)
     caller.admin(f"jobs/{job_id}:kill", {"signal": int(signal.SIGUSR1)})
     assert caller.finished(job_id)["state"] == "JOB_STATE_SUCCEEDED"
+
+
+def test_an_error_of_the_emulators_own_fails_the_job_and_nothing_else(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_port() -> None:
+        raise OSError("no free port")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deploy.local.job_service.launching.hold_port", no_port)
+        found = caller.finished(caller.create(pool("")))
+    assert (found["state"], found["error"]["code"]) == ("JOB_STATE_FAILED", 13)
+    assert found["error"]["message"] == "Internal error occurred for the current attempt."
+    assert caller.finished(caller.create(pool("")))["state"] == "JOB_STATE_SUCCEEDED"

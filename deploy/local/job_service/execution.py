@@ -5,6 +5,7 @@ What an exit means is decided in `states.decide_exit`; this carries it out.
 
 import signal
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -59,6 +60,9 @@ class Execution:
 
     def start(self) -> None:
         """Admitted: resources are there."""
+        self._safely(self._start)
+
+    def _start(self) -> None:
         lines = ("Vertex AI is provisioning job running framework.", "Vertex AI is setting up this job.")
         self._log(*lines, "Waiting for training program to start.", "Job is preparing.")
         for number, pool in enumerate(self.spec["workerPoolSpecs"]):
@@ -74,14 +78,15 @@ class Execution:
 
     def _prepare(self) -> None:
         """Install packages and fetch buckets, on a thread of its own; the loop goes on with what comes of it."""
-        post, launcher = self._services.loop.post, self._launcher
+        post, launcher, mounts = self._services.loop.post, self._launcher, self._services.options.mounts
         try:
-            launcher.prepared = prepare(
-                self.spec, launcher.folder, launcher.base_environ(), self._services.options.mounts
-            )
+            launcher.prepared = prepare(self.spec, launcher.folder, launcher.base_environ(), mounts)
         except PreparationFailed as error:
             failure = error
             post(self._guarded(lambda: self._preparation_failed(failure)))
+        except Exception:
+            traceback.print_exc()
+            post(self._guarded(self._internal_error))
         else:
             post(self._guarded(self._launch))
 
@@ -196,7 +201,7 @@ class Execution:
             return
         if action == Action.SUCCEED:
             self._log("Tearing down training program.")
-            self._stop_all(self._succeed)
+            self._stop_all(lambda: self._end(states.SUCCEEDED))
             return
         tail = self._services.logs.tail(self.id, replica.name)
         number = self._services.project_number(self.project)
@@ -269,37 +274,40 @@ class Execution:
             for process in self.processes.values():
                 process.signal(signal.SIGCONT)
                 process.signal(signal.SIGTERM)
-            self._services.loop.after_real(self._services.options.grace, self._kill_all)
+            attempt = self._attempt
+            self._services.loop.after_real(self._services.options.grace, lambda: self._kill_all(attempt))
         self._finish_stop()
 
-    def _kill_all(self) -> None:
-        if self._after_stop:
+    def _kill_all(self, attempt: int) -> None:
+        if self._after_stop and attempt == self._attempt:
             for process in self.processes.values():
                 process.signal(signal.SIGKILL)
 
     def _finish_stop(self) -> None:
+        """Once no replica is left: what they wrote below ``/gcs`` goes to its buckets, and then on."""
         if self.processes or self._after_stop is None:
             return
         if self._has_processes():
             kill_marked(self._launcher.mark)
         then, self._after_stop = self._after_stop, None
         self._attempt += 1
-        then()
-
-    def _succeed(self) -> None:
-        """The end, once what was written below ``/gcs`` is in its buckets."""
         if self._launcher.prepared.gcs is None:
-            self._end(states.SUCCEEDED)
-            return
-        end = self._guarded(lambda: self._end(states.SUCCEEDED))
-        threading.Thread(target=self._store_changes, args=[end], name=f"store-{self.id}", daemon=True).start()
+            then()
+        else:
+            arguments = [self._guarded(then)]
+            threading.Thread(target=self._store_changes, args=arguments, name=f"store-{self.id}", daemon=True).start()
 
     def _store_changes(self, then: Callable[[], None]) -> None:
         try:
             self._launcher.prepared.store_changes()
-        except BucketError as error:
+        except (BucketError, OSError) as error:
             self._log(f"What was written below /gcs could not be stored: {error}", severity="ERROR")
         self._services.loop.post(then)
+
+    def _internal_error(self) -> None:
+        words = "Internal error occurred for the current attempt."
+        self._log(words, severity="ERROR")
+        self._stop_all(lambda: self._end(states.FAILED, "INTERNAL", words))
 
     def _end(self, state: str, status: str = "", words: str = "") -> None:
         """The last thing that happens to a job."""
@@ -341,9 +349,18 @@ class Execution:
 
         def run() -> None:
             if not self._ended and self._after_stop is None and attempt == self._attempt:
-                call()
+                self._safely(call)
 
         return run
+
+    def _safely(self, call: Callable[[], None]) -> None:
+        """`call`; an error of the emulator's own fails the job, which would hang otherwise."""
+        try:
+            call()
+        except Exception:
+            traceback.print_exc()
+            if not self._ended:
+                self._internal_error()
 
     def _has_processes(self) -> bool:
         return any(image.instant is None for image in self._images.values())

@@ -16,6 +16,7 @@ from pathlib import Path
 _NEWNS, _NEWUSER = 0x0002_0000, 0x1000_0000
 _BIND, _REC, _PRIVATE = 4096, 16_384, 1 << 18
 POINT = "gcs"
+START_ERROR = 128
 
 
 @cache
@@ -50,7 +51,11 @@ def main(root: str, gcs: str, argv: list[str]) -> None:
     _mount(gcs, f"{root}/{POINT}", None, _BIND | _REC)
     os.chroot(root)
     os.chdir(folder)
-    os.execvp(argv[0], argv)
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        print(f"StartError: failed to start the container: {error}", file=sys.stderr)
+        sys.exit(START_ERROR)
 
 
 def _copy(entry: Path, target: Path) -> None:

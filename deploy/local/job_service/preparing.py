@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from deploy.local.job_service.buckets import BucketError, Stamp, fetch_bucket, fetch_object, store_changes
+from deploy.local.job_service.buckets import BucketError, Stamp, fetch_bucket, fetch_object, scan, store_changes
 
 Json = dict[str, Any]
 _MOUNTED = re.compile(r"/gcs/([a-z0-9][-_.a-z0-9]{1,220}[a-z0-9])")
@@ -44,9 +44,12 @@ class Prepared:
     buckets: dict[str, dict[str, Stamp]] = field(default_factory=dict)
 
     def store_changes(self) -> int:
-        """Write what the replicas changed below ``/gcs`` back to the buckets. Raises BucketError."""
-        folder = self.gcs or Path()
-        return sum(store_changes(name, folder / name, before) for name, before in self.buckets.items())
+        """Write what the replicas changed below ``/gcs`` back to the buckets. Raises BucketError, OSError."""
+        folder, count = self.gcs or Path(), 0
+        for name, before in self.buckets.items():
+            count += store_changes(name, folder / name, before)
+            self.buckets[name] = scan(folder / name)
+        return count
 
 
 def find_buckets(spec: Json) -> list[str]:

@@ -6,6 +6,8 @@ that google-cloud-aiplatform ships. Kept as data because importing those takes 0
 
 from collections.abc import Mapping
 
+from kickoff.machines import ACCELERATORS
+
 Fields = Mapping[str, str]
 """Field name to type. ``[]T`` is a list of T, ``{}`` a map of strings to strings; anything else that is
 not a key of SCALARS, ENUMS or WELL_KNOWN names another message."""
@@ -119,27 +121,7 @@ ENUMS: Mapping[str, Mapping[str, int]] = {
         "JOB_STATE_UPDATING": 10,
         "JOB_STATE_PARTIALLY_SUCCEEDED": 11,
     },
-    "AcceleratorType": {
-        "ACCELERATOR_TYPE_UNSPECIFIED": 0,
-        "NVIDIA_TESLA_K80": 1,
-        "NVIDIA_TESLA_P100": 2,
-        "NVIDIA_TESLA_V100": 3,
-        "NVIDIA_TESLA_P4": 4,
-        "NVIDIA_TESLA_T4": 5,
-        "TPU_V2": 6,
-        "TPU_V3": 7,
-        "NVIDIA_TESLA_A100": 8,
-        "NVIDIA_A100_80GB": 9,
-        "TPU_V4_POD": 10,
-        "NVIDIA_L4": 11,
-        "TPU_V5_LITEPOD": 12,
-        "NVIDIA_H100_80GB": 13,
-        "NVIDIA_H100_MEGA_80GB": 14,
-        "NVIDIA_H200_141GB": 15,
-        "NVIDIA_B200": 16,
-        "NVIDIA_GB200": 17,
-        "NVIDIA_RTX_PRO_6000": 18,
-    },
+    "AcceleratorType": ACCELERATORS,
     "ReservationAffinityType": {
         "TYPE_UNSPECIFIED": 0,
         "NO_RESERVATION": 1,
