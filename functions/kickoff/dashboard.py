@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kickoff.clients import Clients
 from kickoff.errors import KickoffError, PermanentError
-from kickoff.page.views import Filters, list_view, run_view
+from kickoff.page.filters import Filters
+from kickoff.page.views import list_view, run_view
 from kickoff.runs import Run, State
 from kickoff.updating import Clock
 
@@ -25,6 +26,8 @@ _PAGE = Path(__file__).with_name("page")
 _ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _RUN = re.compile(r"/runs/([a-z0-9-]{1,80})(\.json|/logs|/cancel|/rerun)?")
 _COOKIE = "kickoff_token"
+_READS = ("GET", "HEAD")
+_HTML = "text/html; charset=utf-8"
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -32,7 +35,8 @@ _HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-cache",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
 }
 
 Answer = tuple[str | bytes, int, dict[str, str]]
@@ -62,8 +66,8 @@ class _Page:
             return "ok", 200, {"Content-Type": "text/plain"}
         if path.startswith("/assets/"):
             return self.asset(path.removeprefix("/assets/"))
-        if path == "/" and self.request.method in ("GET", "HEAD"):
-            return self.index()
+        if path == "/":
+            return self.index() if self.request.method in _READS else self.not_here(_READS)
         match = _RUN.fullmatch(path)
         run = self.clients.ledger.get_run(match[1]) if match else None
         if match is None or run is None:
@@ -72,10 +76,11 @@ class _Page:
 
     def run(self, run: Run, part: str) -> Answer:
         writes = part in ("/cancel", "/rerun")
-        if (self.request.method == "POST") is not writes:
-            return self.message("Not here", f"{self.request.method} is not a way to ask for that.", 405)
+        allowed = ("POST",) if writes else _READS
+        if self.request.method not in allowed:
+            return self.not_here(allowed)
         if part == ".json":
-            return run.model_dump_json(exclude={"version"}, indent=2), 200, {"Content-Type": "application/json"}
+            return self.tagged(run.model_dump_json(exclude={"version"}, indent=2).encode(), "application/json")
         if part == "/logs":
             return self.html("logs.html", run=run, tails=self.tails(run))
         if writes:
@@ -86,7 +91,9 @@ class _Page:
             "run.html", view=run_view(self.clients.ledger, run, self.now()), actions=actions, token=token
         )
         if actions and _COOKIE not in self.request.cookies:
-            secure = "; Secure" if self.request.is_secure else ""
+            # Cloud Run ends TLS before us: https://cloud.google.com/run/docs/container-contract#tls
+            https = "https" in (self.request.scheme, self.request.headers.get("X-Forwarded-Proto"))
+            secure = "; Secure" if https else ""
             headers["Set-Cookie"] = f"{_COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"
         return body, status, headers
 
@@ -96,10 +103,16 @@ class _Page:
         recipes = sorted({recipe.name for recipe in self.clients.recipes} | {row.run.recipe for row in view.rows})
         return self.html("list.html", view=view, recipes=recipes, states=list(State))
 
-    def tails(self, run: Run) -> list[tuple[str, list[str]]]:
+    def tails(self, run: Run) -> list[tuple[str, list[str], str]]:
+        """(replica, its last lines, its exits), those that failed first."""
         from kickoff.logs import read_tails
 
-        return read_tails(self.clients.settings.logging_endpoint, run)
+        tails = dict(read_tails(self.clients.settings.logging_endpoint, run))
+        exits: dict[str, list[str]] = {}
+        for exit_ in run.replica_exits:
+            exits.setdefault(exit_.replica, []).append(str(exit_.status))
+        order = sorted(tails, key=lambda replica: (replica not in exits, replica))
+        return [(replica, tails[replica], ", ".join(exits.get(replica, []))) for replica in order]
 
     def change(self, run: Run, part: str) -> Answer:
         """Cancel or rerun: a POST from our own page, with its token, where the settings allow it."""
@@ -116,7 +129,9 @@ class _Page:
         from kickoff.start import try_to_submit
         from kickoff.steering import rerun
 
-        token = hashlib.sha256(f"{run.run_id} {len(run.reruns)}".encode()).hexdigest()[:16]
+        # The same form sent twice names the same attempt: a double click makes one run.
+        form = self.request.form.get("form", "")[:20]
+        token = hashlib.sha256(f"{run.run_id} {form}".encode()).hexdigest()[:16]
         reason = self.request.form.get("reason", "")[:200]
         made = rerun(self.clients.ledger, run.run_id, reason, f"page-{token}", now=self.now, by=by)
         try_to_submit(made.run, self.clients, self.now)
@@ -128,12 +143,18 @@ class _Page:
         return self.tagged((_PAGE / "assets" / name).read_bytes(), _ASSETS[name])
 
     def html(self, template: str, **values: Any) -> Answer:
-        text = _templates().get_template(template).render(settings=self.clients.settings, **values)
-        return self.tagged(text.encode(), "text/html; charset=utf-8")
+        return self.tagged(self.render(template, **values), _HTML)
 
     def message(self, heading: str, text: str, status: int) -> Answer:
-        body, _, headers = self.html("message.html", heading=heading, text=text, back="/")
-        return body, status, headers
+        return self.render("message.html", heading=heading, text=text, back="/"), status, {"Content-Type": _HTML}
+
+    def render(self, template: str, **values: Any) -> bytes:
+        text: str = _templates().get_template(template).render(settings=self.clients.settings, **values)
+        return text.encode()
+
+    def not_here(self, allowed: tuple[str, ...]) -> Answer:
+        body, status, headers = self.message("Not here", f"{self.request.method} is not a way to ask for that.", 405)
+        return body, status, {**headers, "Allow": ", ".join(allowed)}
 
     def tagged(self, body: bytes, content_type: str) -> Answer:
         """With an ETag: a page that did not change is not sent again."""
@@ -148,9 +169,10 @@ def is_ours(headers: Mapping[str, str], host: str, cookies: Mapping[str, str], f
 
     https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Prevention_Cheat_Sheet.html
     """
-    if headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
-        return False
-    if headers.get("Origin", f"//{host}").partition("//")[2] != host:
+    site = headers.get("Sec-Fetch-Site")  # what the browser saw: behind a proxy the host may have another name
+    if site is None:
+        site = "same-origin" if headers.get("Origin", f"//{host}").partition("//")[2] == host else "cross-site"
+    if site != "same-origin":
         return False
     token = cookies.get(_COOKIE, "")
     return bool(token) and hmac.compare_digest(token.encode(), form.get("token", "").encode())
@@ -182,7 +204,10 @@ def format_usd(value: float | None) -> str:
 
 
 def format_number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+    """Four decimals, or three digits where those would say nothing."""
+    if value is None:
+        return ""
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def format_json(value: Any) -> str:

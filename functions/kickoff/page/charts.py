@@ -1,8 +1,10 @@
 """Curves and timelines as SVG shapes. Pure: numbers in, coordinates out; templates and CSS draw them."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 from kickoff.progress import Epoch
 from kickoff.runs import Change, Run, State
@@ -11,14 +13,21 @@ WIDTH, HEIGHT = 520, 200
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 26
 
 
+_POINTS = 250
+"""Of one line: about one for two pixels. More are thinned out, the last one always stays."""
+_MOST = 6
+
+Points = list[tuple[int, float | None]]
+
+
 @dataclass(frozen=True)
 class Series:
     """One line of a chart."""
 
     name: str
     css: str
-    points: str
-    """``x,y x,y …`` for an SVG polyline."""
+    lines: tuple[str, ...]
+    """``x,y x,y …`` for SVG polylines: more than one where an epoch reported no finite number."""
     last: tuple[float, float]
     value: float
 
@@ -33,43 +42,57 @@ class Chart:
 
 
 def build_charts(epochs: Sequence[Epoch]) -> list[Chart]:
-    """Loss and accuracy over epochs, training and validation each; a metric that nobody reported is left out."""
+    """A chart for each metric over epochs, training and validation in one; loss first, then accuracy, six at most."""
+    names = {name.removeprefix("val_") for epoch in epochs for name in epoch.metrics}
+    first = [name for name in ("loss", "accuracy") if name in names]
     charts = []
-    for title, names in (("Loss", ("loss", "val_loss")), ("Accuracy", ("accuracy", "val_accuracy"))):
-        found = {name: _values(epochs, name) for name in names}
-        if any(found.values()):
-            charts.append(_chart(title, found, epochs[-1].epochs))
+    for name in [*first, *sorted(names.difference(first))][:_MOST]:
+        found = {key: _values(epochs, key) for key in (name, f"val_{name}")}
+        if any(value is not None for points in found.values() for _, value in points):
+            charts.append(_chart(name, found, max(epochs[-1].epochs, epochs[-1].epoch)))
     return charts
 
 
-def _values(epochs: Sequence[Epoch], name: str) -> list[tuple[int, float]]:
-    return [(epoch.epoch, value) for epoch in epochs if (value := epoch.metrics.get(name)) is not None]
+def _values(epochs: Sequence[Epoch], name: str) -> Points:
+    points = [(epoch.epoch, epoch.metrics[name]) for epoch in epochs if name in epoch.metrics]
+    step = math.ceil(len(points) / _POINTS)
+    return [point for index, point in enumerate(points, 1) if index % step == 1 % step or index == len(points)]
 
 
-def _chart(title: str, found: dict[str, list[tuple[int, float]]], last: int) -> Chart:
-    values = [value for points in found.values() for _, value in points]
-    low, high = (0.0, 1.0) if title == "Accuracy" else (0.0, max(values) or 1.0)
+def _chart(name: str, found: dict[str, Points], last: int) -> Chart:
+    values = [value for points in found.values() for _, value in points if value is not None]
+    low, high = _range(name, values)
 
     def place(epoch: int, value: float) -> tuple[float, float]:
         x = LEFT + (WIDTH - LEFT - RIGHT) * (epoch - 1) / max(last - 1, 1)
         y = TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low))
         return round(x, 1), round(y, 1)
 
-    series = [
-        Series(
-            name="validation" if name.startswith("val_") else "training",
-            css="val" if name.startswith("val_") else "train",
-            points=" ".join(f"{x},{y}" for x, y in (place(*point) for point in points)),
-            last=place(*points[-1]),
-            value=points[-1][1],
-        )
-        for name, points in found.items()
-        if points
-    ]
-    steps = (low, (low + high) / 2, high)
-    y_ticks = tuple((place(1, step)[1], f"{step:.2g}") for step in steps)
+    series = []
+    for key, points in found.items():
+        finite = [(epoch, value) for epoch, value in points if value is not None]
+        if finite:
+            kind = ("validation", "val") if key.startswith("val_") else ("training", "train")
+            series.append(Series(*kind, tuple(_lines(points, place)), place(*finite[-1]), finite[-1][1]))
+    y_ticks = tuple((place(1, step)[1], f"{step:.2g}") for step in (low, (low + high) / 2, high))
     x_ticks = tuple((place(epoch, low)[0], str(epoch)) for epoch in sorted({1, (last + 1) // 2, last}))
-    return Chart(title, tuple(series), y_ticks, x_ticks)
+    return Chart(name.replace("_", " ").capitalize(), tuple(series), y_ticks, x_ticks)
+
+
+def _range(name: str, values: Sequence[float]) -> tuple[float, float]:
+    """From 0 where it can be, so that curves of two runs compare at a glance; shares from 0 to 1."""
+    if "loss" not in name and all(0 <= value <= 1 for value in values):
+        return 0.0, 1.0
+    low, high = min(0.0, *values), max(0.0, *values)
+    return low, high if high > low else low + 1.0
+
+
+def _lines(points: Points, place: Callable[[int, float], tuple[float, float]]) -> Iterator[str]:
+    """The stretches between epochs without a finite number; a lone point is drawn as a dot."""
+    for finite, stretch in groupby(points, lambda point: point[1] is not None):
+        if finite:
+            places = [place(epoch, value) for epoch, value in stretch if value is not None]
+            yield " ".join(f"{x},{y}" for x, y in (places if len(places) > 1 else places * 2))
 
 
 @dataclass(frozen=True)

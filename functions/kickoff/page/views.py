@@ -1,22 +1,24 @@
-"""What the page says of runs: rows, filters, facts. Reads the ledger, writes nothing."""
+"""What the page says of runs: rows, facts, links. Reads the ledger, writes nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 from kickoff.completion import build_console_url
 from kickoff.holds import HoldView, holds
 from kickoff.ledger.protocol import Ledger
 from kickoff.page.charts import Chart, Phase, build_charts, build_timeline
+from kickoff.page.filters import PAGE, Filters, find
+from kickoff.page.replicas import Replica, build_replicas
 from kickoff.progress import Epoch, list_epochs
-from kickoff.runs import TERMINAL, Run, State
+from kickoff.runs import Run, State
 
-PAGE = 50
-SCAN = 2000
-"""Runs that one request looks through for a text or label; the next page goes on from there."""
-_BATCH = 200
+HELD_SHOWN = 20
+EPOCHS_SHOWN = 100
+"""Rows of the table of epochs, the last ones; the curves have them all."""
+_CHEAP = 4 * PAGE
+"""A search that looked at no more runs than this may be repeated every few seconds."""
 _ACTIVE = (State.SUBMITTING, State.SUBMITTED, State.RUNNING)
 
 CSS = {
@@ -37,52 +39,6 @@ MARK = {"wait": "◷", "going": "▶", "good": "✓", "bad": "✕", "off": "○"
 
 
 @dataclass(frozen=True)
-class Filters:
-    """What the URL asks for."""
-
-    recipe: str = ""
-    state: str = ""
-    label: str = ""
-    """``name`` or ``name=value``."""
-    text: str = ""
-    after: str = ""
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> "Filters":
-        given = {name: query.get(name, "").strip()[:200] for name in cls.__dataclass_fields__}
-        if given["state"] not in State.__members__:
-            given["state"] = ""
-        return cls(**given)
-
-    @property
-    def any(self) -> bool:
-        return any((self.recipe, self.state, self.label, self.text))
-
-    def url(self, after: str) -> str:
-        given = {name: value for name, value in vars(self).items() if value and name != "after"}
-        return "/?" + urlencode({**given, "after": after})
-
-    def matches(self, run: Run) -> bool:
-        """The part of the filter that the ledger does not answer."""
-        return _has_label(run, self.label) and _has_text(run, self.text)
-
-
-def _has_label(run: Run, label: str) -> bool:
-    name, equals, value = label.partition("=")
-    return not label or (name in run.labels and (not equals or run.labels[name] == value))
-
-
-def _has_text(run: Run, text: str) -> bool:
-    if not text:
-        return True
-    job = run.job.name if run.job else ""
-    dataset = run.dataset.uri if run.dataset else ""
-    parts = (run.run_id, *run.key, run.trigger.source, run.trigger.by, job, dataset, run.model_uri, run.waiting_for)
-    faults = (fault.message for fault in run.faults)
-    return any(text.lower() in part.lower() for part in (*parts, *faults))
-
-
-@dataclass(frozen=True)
 class Row:
     run: Run
     css: str
@@ -98,42 +54,34 @@ class ListView:
     filters: Filters
     rows: list[Row]
     held: list[HoldView]
+    held_more: int
     next_url: str
     """Empty: there is no more."""
     searched: int
     live: bool
     """Something on this page may still change."""
+    news: str
+    """What a screen reader should say when it differs from last time."""
 
 
 def list_view(ledger: Ledger, filters: Filters, now: datetime) -> ListView:
     """One page of runs, newest first; on the first one also the datasets that are held."""
-    runs, after, searched = _find(ledger, filters)
+    found = find(ledger, filters)
     held = []
     if not filters.after and not filters.text and not filters.label and filters.state in ("", State.HELD):
         held = [hold for hold in holds(ledger) if filters.recipe in ("", hold.recipe)]
-    rows = [_row(ledger, run, now) for run in runs]
-    live = bool(held) or not filters.after
-    return ListView(filters, rows, held, filters.url(after) if after else "", searched, live)
-
-
-def _find(ledger: Ledger, filters: Filters) -> tuple[list[Run], str, int]:
-    """(runs, where the next page goes on, how many were looked at)."""
-    states = [State(filters.state)] if filters.state else []
-    found: list[Run] = []
-    after, searched = filters.after, 0
-    batch = _BATCH if filters.text or filters.label else PAGE + 1
-    while searched < SCAN:
-        page = ledger.find_runs(recipe=filters.recipe, states=states, limit=batch, after=after)
-        for run in page:
-            if len(found) == PAGE:
-                return found, after, searched
-            searched += 1
-            after = run.run_id
-            if filters.matches(run):
-                found.append(run)
-        if len(page) < batch:
-            return found, "", searched
-    return found, after, searched
+    rows = [_row(ledger, run, now) for run in found.runs]
+    news = f"{rows[0].run.run_id} is {rows[0].run.state}" if rows else ""
+    return ListView(
+        filters=filters,
+        rows=rows,
+        held=held[:HELD_SHOWN],
+        held_more=max(0, len(held) - HELD_SHOWN),
+        next_url=filters.url(found.after) if found.after else "",
+        searched=found.searched,
+        live=not filters.after and found.searched <= _CHEAP,
+        news=news,
+    )
 
 
 def _row(ledger: Ledger, run: Run, now: datetime) -> Row:
@@ -148,7 +96,7 @@ def _row(ledger: Ledger, run: Run, now: datetime) -> Row:
 def _seconds(run: Run, now: datetime) -> float | None:
     if run.state is State.REJECTED:
         return None
-    return ((run.history[-1].time if run.terminal else now) - run.created).total_seconds()
+    return max(0.0, ((run.history[-1].time if run.terminal else now) - run.created).total_seconds())
 
 
 def _note(run: Run) -> str:
@@ -163,80 +111,47 @@ def _note(run: Run) -> str:
 
 
 @dataclass(frozen=True)
-class Replica:
-    name: str
-    role: str
-    machine: str
-    state: str
-    note: str
-
-
-@dataclass(frozen=True)
 class RunView:
     run: Run
     css: str
     mark: str
     epochs: list[Epoch]
     charts: list[Chart]
+    metrics: list[str]
+    """Names, in the order of the table's columns."""
     timeline: list[Phase]
     replicas: list[Replica]
+    replicas_more: int
     links: list[tuple[str, str]]
     seconds: float | None
     live: bool
+    news: str
     can_cancel: bool
     can_rerun: bool
 
 
 def run_view(ledger: Ledger, run: Run, now: datetime) -> RunView:
     epochs = list_epochs(ledger, run.run_id)
+    replicas, more = build_replicas(run)
     css = CSS[run.state]
+    progress = f", epoch {epochs[-1].epoch} of {epochs[-1].epochs}" if epochs and not run.terminal else ""
     return RunView(
         run=run,
         css=css,
         mark=MARK[css],
         epochs=epochs,
         charts=build_charts(epochs),
+        metrics=list(dict.fromkeys(name for epoch in epochs for name in epoch.metrics)),
         timeline=build_timeline(run, now),
-        replicas=list(build_replicas(run)),
+        replicas=replicas,
+        replicas_more=more,
         links=list(build_links(run)),
         seconds=_seconds(run, now),
         live=not run.terminal,
+        news=f"{run.run_id} is {run.state}{progress}",
         can_cancel=not run.terminal and not run.cancel_requested,
-        can_rerun=run.state in TERMINAL and bool(run.custom_job),
+        can_rerun=run.terminal and bool(run.custom_job),
     )
-
-
-_ROLES = ("primary", "worker", "parameter server or reduction server", "evaluator")
-_STATES = {
-    State.SUBMITTED: "provisioning",
-    State.RUNNING: "running",
-    State.SUCCEEDED: "ended",
-    State.FAILED: "ended",
-    State.CANCELLED: "ended",
-    State.EXPIRED: "ended",
-}
-
-
-def build_replicas(run: Run) -> Iterator[Replica]:
-    """Each replica of the job's pools, with the exits that Vertex AI told of."""
-    exits: dict[str, list[int]] = {}
-    for exit_ in run.replica_exits:
-        exits.setdefault(exit_.replica, []).append(exit_.status)
-    for index, pool in enumerate(run.custom_job.get("jobSpec", {}).get("workerPoolSpecs", [])):
-        machine = _machine(pool.get("machineSpec", {}))
-        for number in range(min(int(pool.get("replicaCount", 0)), 64)):
-            name = f"workerpool{index}-{number}"
-            statuses = exits.get(name, [])
-            state = "failed" if statuses and run.state is State.FAILED else _STATES.get(run.state, "waiting")
-            note = f"exit {', '.join(map(str, statuses))}" if statuses else ""
-            yield Replica(name, _ROLES[min(index, 3)], machine, state, note)
-
-
-def _machine(spec: Mapping[str, Any]) -> str:
-    text = str(spec.get("machineType", ""))
-    if count := spec.get("acceleratorCount"):
-        text += f" with {count} {spec.get('acceleratorType', '')}"
-    return text
 
 
 def build_links(run: Run) -> Iterator[tuple[str, str]]:
@@ -248,4 +163,4 @@ def build_links(run: Run) -> Iterator[tuple[str, str]]:
         experiment = run.job.name.replace("/", "+")
         yield "TensorBoard", f"https://{run.region}.tensorboard.googleusercontent.com/experiment/{experiment}"
     if run.model_uri.startswith("gs://"):
-        yield "Model files", f"https://console.cloud.google.com/storage/browser/{run.model_uri[5:]}"
+        yield "Model files", f"https://console.cloud.google.com/storage/browser/{quote(run.model_uri[5:])}"
