@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -46,22 +46,15 @@ Duration = Annotated[
 """Seconds."""
 
 
-def _checked(check: Any, text: str) -> str:
-    if problem := check(text):
-        raise ValueError(problem)
-    return text
+def _text(check: Callable[[str], str]) -> Callable[[object], object]:
+    """A check of a string; what is no string is left to the field's type."""
 
+    def checked(value: object) -> object:
+        if isinstance(value, str) and (problem := check(value)):
+            raise ValueError(problem)
+        return value
 
-def _glob(text: str) -> str:
-    return _checked(glob_fault, text)
-
-
-def _cron(text: str) -> str:
-    return _checked(cron_fault, text)
-
-
-def _zone(text: str) -> str:
-    return _checked(timezone_fault, text)
+    return checked
 
 
 def _accelerator(value: object) -> object:
@@ -107,7 +100,7 @@ class Upload(Section):
     bucket: str = Field(min_length=3, max_length=222)
     root: str = Field(default="", max_length=900)
     """``datasets/flowers/``: the part of the names before the dataset; empty: the whole bucket."""
-    match: Annotated[str, BeforeValidator(_glob)] = "**"
+    match: Annotated[str, BeforeValidator(_text(glob_fault))] = "**"
     """A glob over the rest of the name (see globs.py)."""
     complete: Complete | None = None
     """None: every object is a dataset of its own."""
@@ -128,8 +121,8 @@ class Message(Section):
 class Schedule(Section):
     """A cron schedule, read as Cloud Scheduler reads it."""
 
-    cron: Annotated[str, BeforeValidator(_cron)]
-    timezone: Annotated[str, BeforeValidator(_zone)] = "Etc/UTC"
+    cron: Annotated[str, BeforeValidator(_text(cron_fault))]
+    timezone: Annotated[str, BeforeValidator(_text(timezone_fault))] = "Etc/UTC"
 
 
 class When(Section):

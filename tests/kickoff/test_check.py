@@ -1,11 +1,18 @@
 """`kickoff check`'s report: the job that would start, its price, and every fault."""
 
 import json
+from copy import deepcopy
+from random import Random
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kickoff.check import Report, check
+from kickoff.yaml_strict import load_yaml
 
 from tests.kickoff.requests_at_hand import IMAGE, POLICY, POOL, RECIPE_FILES, RECIPES, SETTINGS
+from tests.kickoff.spoiling import JUNK, spoil
 
 
 def report(text: str, file: str = "f.yaml") -> Report:
@@ -74,3 +81,23 @@ def test_the_report_is_json_too() -> None:
     assert value["ok"] and value["worst_case_usd"] == pytest.approx(13.26, abs=0.01) and value["faults"] == []
     assert value["custom_job"]["jobSpec"]["workerPoolSpecs"][1]["replicaCount"] == 1
     assert json.loads(json.dumps(report('{"recipe": 5}').as_json()))["faults"][0]["path"] == "recipe"
+
+
+class NoAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+_SHIPPED = [load_yaml(text, name).value for name, text in RECIPE_FILES.items()]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_spoiled_recipe_gets_a_report_all_the_same(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(4):
+        recipe = deepcopy(random.choice(_SHIPPED))
+        for _ in range(random.randint(1, 3)):
+            recipe = spoil(recipe, random, JUNK)
+        found = report(yaml.dump(recipe, Dumper=NoAliases, allow_unicode=True))
+        assert found.table() and json.dumps(found.as_json()) and found.ok is not bool(found.faults)

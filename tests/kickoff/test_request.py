@@ -15,6 +15,7 @@ from kickoff.runs import CUSTOM
 
 from tests.kickoff.requests_at_hand import POLICY, POOL, RECIPES, SETTINGS, built, pool, recipes_of
 from tests.kickoff.spec_cases import expectations, load_cases, payload_of
+from tests.kickoff.spoiling import JUNK, UNSENDABLE, spoil
 
 ANY = recipes_of("""
 name: any
@@ -412,29 +413,6 @@ def test_any_payload_is_a_request_or_refused_with_faults(payload: object, attrib
 
 
 _REAL = [payload_of(case, expected) for case in load_cases() for expected in expectations(case)]
-_JUNK: list[Any] = [
-    *(None, True, 0, -1, 1.5, 2**70, "", "x", "{x}", "0", "gs://", "1h", "\ud800", "\0", float("nan")),
-    *([], {}, [None], [[]], {"a": 1}, {"": ""}, {"seconds": "x"}, {"seconds": 5, "nanos": None}, [1, "a"]),
-]
-_NAMES = ("args", "env", "labels", "command", "recipe", "jobSpec", "containerSpec", "pythonPackageSpec", "region", "ps")
-
-
-def spoil(value: Any, random: Random) -> Any:
-    """Put something else at one place, or add something there."""
-    places: list[tuple[Any, Any]] = []
-
-    def visit(inner: Any) -> None:
-        for key in inner if isinstance(inner, dict) else range(len(inner)):
-            places.append((inner, key))
-            if isinstance(inner[key], dict | list):
-                visit(inner[key])
-
-    visit(value)
-    holder, key = random.choice(places)
-    if isinstance(holder, dict) and random.random() < 0.3:
-        key = random.choice(_NAMES)
-    holder[key] = deepcopy(random.choice(_JUNK) if random.random() < 0.9 else random.choice(_REAL))
-    return value
 
 
 @settings(max_examples=150, deadline=None)
@@ -444,7 +422,7 @@ def test_real_requests_with_values_spoiled_are_judged_to_the_end(seed: int) -> N
     for _ in range(10):
         payload: Any = deepcopy(random.choice(_REAL))
         for _ in range(random.randint(1, 3)):
-            payload = spoil(payload, random)
+            payload = spoil(payload, random, [*JUNK, *UNSENDABLE, random.choice(_REAL)])
         try:
             job = built(payload, ANY)
             check_policy(job, None, POLICY, SETTINGS, recipes=RECIPES)
