@@ -7,8 +7,9 @@ from typing import Any
 
 from kickoff.custom_job import BuiltJob, build_custom_job
 from kickoff.errors import ConfigurationError, Fault, KickoffError
+from kickoff.faults import fault
 from kickoff.policy import Cost, Policy, check_policy, worst_case_cost
-from kickoff.recipes import Recipe, Recipes, load_recipes, parse_recipe, watched_prefix
+from kickoff.recipes import Recipe, Recipes, load_recipes, overlap, parse_recipe, watched_prefix
 from kickoff.request import TrainingRequest, build_request, parse_request
 from kickoff.runs import DatasetRecord
 from kickoff.settings import Settings
@@ -96,6 +97,10 @@ def check_recipe(text: str, file: str, *, recipes: Recipes, policy: Policy, sett
         load_recipes({file: text}, values)
     except ConfigurationError as error:
         return Report(f"recipe {file}", {}, faults=error.faults)
+    watched = watched_prefix(recipe.when.upload) if recipe.when.upload else ""
+    if loop := next((own for own in recipes.own if watched and overlap(watched, own)), ""):
+        found = fault(("when", "upload", "root"), f"watches {watched}, and jobs of the other recipes write to {loop}")
+        return Report(f"recipe {recipe.name}", {}, faults=(found,))
     others = Recipes({**recipes.by_name, recipe.name: recipe}, recipes.own)
     return _report(f"recipe {recipe.name}", build_request(recipe), recipe, others, policy, settings)
 

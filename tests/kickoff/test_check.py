@@ -56,6 +56,14 @@ def test_a_message_is_told_from_a_recipe() -> None:
     [
         ("name: x\nwhen: {message: {}}\njob: {replicas: 0}", "f.yaml:3: job.replicas is 0"),
         ("name: x\non: {message: {}}", "written when:"),
+        (
+            "name: x\nwhen: {upload: {bucket: '{project}-models', root: digits/}}\njob: {output: 'gs://{project}-x/{run_id}'}",
+            "watches gs://acme-ml-models/digits/, and jobs of the other recipes write to gs://acme-ml-models/digits/",
+        ),
+        (
+            "name: x\nwhen: {message: {}}\njob: {output: 'gs://{project}-data/datasets/digits/{run_id}'}",
+            "where recipe digits watches for uploads",
+        ),
         ("name: x\nwhen: {message: {}}\njob: {args: {d: '{dataset.uri}'}}", "and the request has no dataset"),
         ("name: x\nwhen: {message: {}}\njob: {image: docker.io/x/y}", "policy allows"),
         (
