@@ -110,6 +110,8 @@ def find_faults(options: Options) -> list[str]:
         faults.append(f"--learning-rate is {options.learning_rate}; it must be a finite number above 0")
     if not 0 <= options.validation_split < 1:
         faults.append(f"--validation-split is {options.validation_split}; it must be at least 0 and below 1")
+    if options.profile and not options.log_dir:
+        faults.append("--profile needs somewhere to write to; give --log-dir or AIP_TENSORBOARD_LOG_DIR")
     if options.early_stopping and not options.validation_split:
         faults.append("--early-stopping needs validation data; --validation-split is 0")
     if options.freeze_epochs and options.model in ("digits", "flowers"):

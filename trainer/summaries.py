@@ -15,6 +15,8 @@ from trainer.errors import TrainerError
 from trainer.progress import warn
 from trainer.storage import is_gs, join, write
 
+_PROFILED = range(10, 20)
+
 
 class Summaries:
     """Writes into `log_dir`, local or gs:// (then through a local directory, uploaded at every flush)."""
@@ -31,11 +33,6 @@ class Summaries:
                 data_class="DATA_CLASS_SCALAR",
             )
 
-    @property
-    def directory(self) -> str:
-        """Where local files go; empty when nothing is written."""
-        return str(self._local or "")
-
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         if self._writer is not None:
             with self._writer.as_default(step):
@@ -49,6 +46,14 @@ class Summaries:
             concrete = call.get_concrete_function(tf.TensorSpec((1, image_size, image_size, 3), tf.float32))
             with self._writer.as_default(0):
                 tf.summary.graph(concrete.graph)
+
+    def profile(self, step: int) -> None:
+        """Called before each step: records steps 10 to 20, when everything is compiled and warm."""
+        if self._local is not None and step == _PROFILED.start:
+            tf.profiler.experimental.start(str(self._local))
+        elif self._local is not None and step == _PROFILED.stop:
+            tf.profiler.experimental.stop()
+            self.flush()
 
     def flush(self) -> None:
         """A run never fails over its curves: what cannot be written is said."""

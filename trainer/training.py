@@ -150,6 +150,7 @@ def _train_epochs(setup: Setup, progress: Milestones) -> None:
             setup.strategy, setup.cache, setup.inputs.validation, options.batch_size, setup.replicas
         )
     steps, first = _compile(setup, start.epoch), progress.step
+    setup.summaries.graph(setup.model, image_size(options))
     for epoch in range(start.epoch, options.epochs):
         if epoch == options.freeze_epochs and epoch > start.epoch:
             steps = _compile(setup, epoch)
@@ -182,6 +183,8 @@ def _train_step(
     setup: Setup, progress: Milestones, schedule: Schedule, number: int, steps: loop.Steps, batches: Iterator[Any]
 ) -> None:
     """One update, and what has to be done at this very step: stop, save, or give up."""
+    if setup.options.profile:
+        setup.summaries.profile(number)
     stop, save = setup.termination.requested, setup.cluster.is_primary and _is_due(setup, progress.step + 1)
     loss, correct, examples, stops, saves = steps.train(next(batches), tf.constant([stop, save], tf.float32))
     if not np.isfinite(loss):

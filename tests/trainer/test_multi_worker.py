@@ -16,6 +16,8 @@ from trainer.errors import PeerAbsent, PeerLost, Terminated
 
 COMMON = ("--model=digits", "--seed=3")
 
+pytestmark = pytest.mark.timeout(400)  # several TensorFlow processes, on whatever cores there are
+
 
 def weights_named(replica: Replica) -> str:
     found = re.search(r"weights (\w+) after step \d+", replica.text)

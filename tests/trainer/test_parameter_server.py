@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.trainer.conftest import Launch
+
+pytestmark = pytest.mark.timeout(400)  # several TensorFlow processes, on whatever cores there are
 
 
 def test_parameter_servers_train_and_the_evaluator_measures(digits: Path, tmp_path: Path, launch: Launch) -> None:

@@ -43,7 +43,7 @@ def distance(a: list[Any], b: list[Any]) -> float:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> tuple[Path, dict[str, Any]]:
     """Three epochs on one device."""
     output = tmp_path_factory.mktemp("undisturbed")
-    return output, run(output, digits, "--epochs=3", "--strategy=none", f"--log-dir={output}/logs")
+    return output, run(output, digits, "--epochs=3", "--strategy=none", f"--log-dir={output}/logs", "--profile")
 
 
 def test_the_saved_model_reproduces_the_reported_accuracy(
@@ -80,13 +80,17 @@ def test_the_model_directory_is_whole(undisturbed: tuple[Path, dict[str, Any]]) 
 
 
 def test_tensorboard_finds_a_scalar_for_every_epoch(undisturbed: tuple[Path, dict[str, Any]]) -> None:
-    (path,) = (undisturbed[0] / "logs").iterdir()
+    (path,) = (undisturbed[0] / "logs").glob("events.out.*")
+    assert list((undisturbed[0] / "logs").rglob("*.xplane.pb")), "a profile of ten steps"
     found: dict[str, list[int]] = {}
+    graphs = 0
     for record in tf.data.TFRecordDataset(str(path)):
         event = tf.compat.v1.Event.FromString(record.numpy())
+        graphs += bool(event.graph_def)
         for value in event.summary.value:
             assert value.metadata.plugin_data.plugin_name == "scalars"
             found.setdefault(value.tag, []).append(event.step)
+    assert graphs == 1
     assert found["loss"] == found["val_accuracy"] == found["images_per_second"] == [1, 2, 3]
 
 

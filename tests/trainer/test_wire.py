@@ -14,6 +14,8 @@ from trainer.evaluate import evaluate
 
 TOPIC, SUBSCRIPTION = "projects/kickoff-local/topics/training-events", "projects/kickoff-local/subscriptions/seen"
 
+pytestmark = pytest.mark.timeout(400)  # several TensorFlow processes, on whatever cores there are
+
 
 @pytest.fixture
 def pubsub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
