@@ -12,7 +12,8 @@ from kickoff.custom_job import BuiltJob
 from kickoff.errors import ConfigurationError, Fault, Forbidden
 from kickoff.faults import KeyPath, fault, schema_faults, shown
 from kickoff.globs import glob_fault, match_glob
-from kickoff.recipe_models import Recipe, Section
+from kickoff.recipe_models import Recipe
+from kickoff.recipe_types import Section
 from kickoff.recipes import Recipes, overlap
 from kickoff.request import TrainingRequest
 from kickoff.settings import Settings
@@ -27,7 +28,7 @@ class Policy(Section):
     """The project's own limits. Recipes and raw requests pass them alike."""
 
     images: list[str] = Field(default=["{region}-docker.pkg.dev/{project}/**", "gcr.io/{project}/**"])
-    """Image repositories, without tag and digest."""
+    """Image repositories, without tag; with ``@sha256:…`` that one image alone."""
     require_digest: bool = False
     """Images must be pinned: ``…@sha256:…``."""
     service_accounts: list[str] = Field(default=[])
@@ -172,7 +173,8 @@ def _image(path: KeyPath, image: str, policy: Policy) -> Iterator[Fault]:
     name, _, digest = image.partition("@")
     last = name.rpartition("/")[2]
     repository = name[: len(name) - len(last)] + last.partition(":")[0]
-    yield from _listed(path, repository, policy.images, "images")
+    if not any(match_glob(pattern, f"{repository}@{digest}") for pattern in policy.images if "@" in pattern):
+        yield from _listed(path, repository, policy.images, "images")
     if policy.require_digest and not digest:
         yield fault(path, f"is {shown(image)}; policy wants it pinned by digest: …@sha256:…")
 

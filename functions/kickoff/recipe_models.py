@@ -2,70 +2,19 @@
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from kickoff.cron import cron_fault, timezone_fault
-from kickoff.faults import nearest, shown
-from kickoff.globs import glob_fault
-from kickoff.machines import ACCELERATORS, BOOT_DISK_TYPES
+from kickoff.faults import shown
+from kickoff.machines import BOOT_DISK_TYPES
+from kickoff.recipe_types import AcceleratorName, Cron, Duration, Glob, Section, Zone
 from kickoff.runs import RECIPE_NAME
 
 STRATEGIES = ("STANDARD", "SPOT", "FLEX_START", "ON_DEMAND", "LOW_COST")
 REDUCTION_SERVER_IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
 """https://cloud.google.com/vertex-ai/docs/training/distributed-training#reduce_training_time_with_reduction_server"""
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"([0-9]{1,9})([smhd]?)", re.ASCII)
-
-
-class Section(BaseModel):
-    """Immutable, no unknown keys, no conversions: `"3"` is not a number here."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
-
-
-def parse_duration(value: object) -> int:
-    """``2h``, ``90s``, ``7d`` or a number of seconds -> seconds. Raises ValueError."""
-    match = _DURATION.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
-    if not match:
-        raise ValueError(f"is {shown(value)}; it must be a whole number and s, m, h or d, such as 90s or 2h")
-    return int(match[1]) * _UNITS[match[2] or "s"]
-
-
-Duration = Annotated[
-    int,
-    BeforeValidator(parse_duration),
-    WithJsonSchema(
-        {"anyOf": [{"type": "string", "pattern": "^[0-9]{1,9}[smhd]?$"}, {"type": "integer", "minimum": 0}]}
-    ),
-]
-"""Seconds."""
-
-
-def _text(check: Callable[[str], str]) -> Callable[[object], object]:
-    """A check of a string; what is no string is left to the field's type."""
-
-    def checked(value: object) -> object:
-        if isinstance(value, str) and (problem := check(value)):
-            raise ValueError(problem)
-        return value
-
-    return checked
-
-
-def _accelerator(value: object) -> object:
-    if isinstance(value, str) and (value not in ACCELERATORS or not ACCELERATORS[value]):
-        raise ValueError(f"is {shown(value)}, which is not an accelerator{nearest(value, list(ACCELERATORS)[1:])}")
-    return value
-
-
-AcceleratorName = Annotated[
-    str, BeforeValidator(_accelerator), WithJsonSchema({"type": "string", "enum": list(ACCELERATORS)[1:]})
-]
 
 
 class Complete(Section):
@@ -100,7 +49,7 @@ class Upload(Section):
     bucket: str = Field(min_length=3, max_length=222)
     root: str = Field(default="", max_length=900)
     """``datasets/flowers/``: the part of the names before the dataset; empty: the whole bucket."""
-    match: Annotated[str, BeforeValidator(_text(glob_fault))] = "**"
+    match: Glob = "**"
     """A glob over the rest of the name (see globs.py)."""
     complete: Complete | None = None
     """None: every object is a dataset of its own."""
@@ -121,8 +70,8 @@ class Message(Section):
 class Schedule(Section):
     """A cron schedule, read as Cloud Scheduler reads it."""
 
-    cron: Annotated[str, BeforeValidator(_text(cron_fault))]
-    timezone: Annotated[str, BeforeValidator(_text(timezone_fault))] = "Etc/UTC"
+    cron: Cron
+    timezone: Zone = "Etc/UTC"
 
 
 class When(Section):
@@ -195,10 +144,10 @@ class Job(Section):
     image: str = "{trainer_image}"
     dataset: str | None = None
     """``gs://bucket/root/``: what a message or a tick trains on that names no other."""
-    command: list[str] = []
-    args: Annotated[dict[str, Any], BeforeValidator(_argument_map)] = {}
+    command: list[str] = Field(default=[])
+    args: Annotated[dict[str, Any], BeforeValidator(_argument_map)] = Field(default={})
     """``{epochs: 10}`` becomes the one argument ``--epochs=10``; keys are kept as written."""
-    env: Annotated[dict[str, Any], BeforeValidator(_argument_map)] = {}
+    env: Annotated[dict[str, Any], BeforeValidator(_argument_map)] = Field(default={})
     replicas: int = Field(default=1, ge=1)
     """1 primary and the rest workers."""
     machine_type: str = "n1-standard-4"
@@ -215,7 +164,7 @@ class Job(Section):
     network: str | None = None
     tensorboard: str | None = None
     persistent_resource: str | None = None
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default={})
 
     @model_validator(mode="after")
     def _pool_two(self) -> Self:
@@ -227,10 +176,10 @@ class Job(Section):
 class Allow(Section):
     """What a message may change of the job."""
 
-    override: list[str] = []
+    override: list[str] = Field(default=[])
     """``replicas``, ``args.epochs``, ``scheduling.timeout``, ``dataset``; ``args.*`` is every argument."""
-    machine_type: list[str] = []
-    accelerator: list[str] = []
+    machine_type: list[str] = Field(default=[])
+    accelerator: list[str] = Field(default=[])
 
 
 class Limits(Section):

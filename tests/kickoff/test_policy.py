@@ -105,6 +105,15 @@ def test_images_can_be_wanted_by_digest() -> None:
     assert refusals(image("gcr.io/acme-ml/x@sha256:" + "a" * 64), pinned) == []
 
 
+def test_one_image_can_be_allowed_by_its_digest() -> None:
+    digest = "@sha256:" + "a" * 64
+    one = load_policy(f"images: ['docker.io/acme/x{digest}']\nunknown_price: allow", SETTINGS)
+
+    assert refusals(image(f"docker.io/acme/x:1{digest}"), one) == []
+    assert refusals(image("docker.io/acme/x:1"), one) and refusals(image(f"docker.io/acme/y{digest}"), one)
+    assert refusals(image("docker.io/acme/x@sha256:" + "b" * 64), one)
+
+
 PACKAGE = {
     "executor_image_uri": "gcr.io/acme-ml/x",
     "python_module": "t",
