@@ -4,12 +4,14 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from deploy.local.job_service.options import Options
 from deploy.local.job_service.server import JobServiceServer
-from tests.job_service.calls import Caller
+from tests.job_service.calls import IMAGES, Caller
 from tests.job_service.conformance import conforms
 
 GCLOUD = "gcloud"
@@ -42,8 +44,15 @@ class Cloud:
 
 
 @pytest.fixture(scope="module")
-def cloud(server: JobServiceServer, tmp_path_factory: pytest.TempPathFactory) -> Cloud:
-    return Cloud(server.url, tmp_path_factory.mktemp("gcloud"))
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
+    """An emulator whose clock nobody puts forward: gcloud asks for entries up to now."""
+    with JobServiceServer(Options(state=tmp_path_factory.mktemp("gcloud"), images=IMAGES, grace=0.5)) as server:
+        yield Caller(server.url)
+
+
+@pytest.fixture(scope="module")
+def cloud(caller: Caller, tmp_path_factory: pytest.TempPathFactory) -> Cloud:
+    return Cloud(caller.url, tmp_path_factory.mktemp("gcloud-config"))
 
 
 @pytest.fixture(scope="module")
