@@ -41,8 +41,11 @@ def start(event: Event, clients: Clients, now: Clock) -> list[Outcome]:
 
 
 def refuse(error: MalformedEvent, body: bytes, clients: Clients, now: Clock) -> list[Outcome]:
-    """An envelope that cannot be read is recorded once, however often the same bytes come."""
-    digest = hashlib.sha256(body).hexdigest()
+    """An envelope that cannot be read is recorded once for each fault, however often the same bytes come.
+
+    The fault counts too: what is wrong may stand in a header, as with Cloud Scheduler's calls, which have no body.
+    """
+    digest = hashlib.sha256(f"{error}\0".encode(errors="backslashreplace") + body).hexdigest()
     trigger = Trigger(kind="message", event_id=f"sha256:{digest}")
     run = build_refused((CUSTOM, "malformed", digest), trigger, error, settings=clients.settings, now=now())
     return [accept_and_submit(run, clients, now)]

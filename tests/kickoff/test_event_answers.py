@@ -83,3 +83,16 @@ def test_hostile_bytes_are_answered_2xx(clients: dict[str, Any], body: bytes) ->
     for client in clients.values():
         for content_type in ("application/json", "application/cloudevents+json", "text/plain"):
             assert client.post("/", data=body, content_type=content_type).status_code == 200
+
+
+def test_a_refusal_tells_its_own_fault_where_others_had_the_same_body(clients: dict[str, Any]) -> None:
+    """Cloud Scheduler's calls have no body: what is wrong with them stands in the headers."""
+    tick = {"X-CloudScheduler": "true", "X-CloudScheduler-JobName": "kickoff-digits"}
+    said = [
+        clients["start_training"].post("/", headers=headers).get_json()[0]
+        for headers in ({}, tick, tick | {"X-CloudScheduler-ScheduleTime": "yesterday"}, tick)
+    ]
+    assert "body is empty" in said[0]["reason"]
+    assert "scheduletime is missing" in said[1]["reason"]
+    assert "'yesterday'" in said[2]["reason"]
+    assert said[3]["run_id"] == said[1]["run_id"] and said[3]["outcome"] == "duplicate"
