@@ -5,6 +5,7 @@ function of functions/main.py through functions-framework, and ends; the answer 
 ``{"reap": pid}`` is answered with ``{"status"}``: null while it lives, its exit status after, negative for a signal.
 """
 
+import ctypes
 import importlib
 import json
 import os
@@ -35,6 +36,7 @@ def serve(target: str, environ: dict[str, str], skew: float, requests: int, read
     import functions_framework
     from werkzeug.serving import make_server
 
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it does not outlive the zygote
     os.environ.update(environ)
     app = functions_framework.create_app(target=target, source=str(SOURCE))
     if skew:
