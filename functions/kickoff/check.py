@@ -13,7 +13,7 @@ from kickoff.recipes import Recipe, Recipes, load_recipes, overlap, parse_recipe
 from kickoff.request import TrainingRequest, build_request, parse_request
 from kickoff.runs import DatasetRecord
 from kickoff.settings import Settings
-from kickoff.spec_rules import DEFAULT_TIMEOUT
+from kickoff.spec_values import DEFAULT_TIMEOUT
 from kickoff.templates import TemplateValues
 from kickoff.worker_pools import POOL_NAMES
 from kickoff.yaml_strict import load_yaml

@@ -15,7 +15,8 @@ from kickoff.recipes import folder, watched_prefix
 from kickoff.request import TrainingRequest
 from kickoff.runs import DatasetRecord
 from kickoff.settings import Settings
-from kickoff.spec_rules import Rules, project_fault
+from kickoff.spec_rules import Rules
+from kickoff.spec_values import project_fault
 from kickoff.templates import TemplateValues, fill, unknown_values
 from kickoff.worker_pools import PRIMARY, SERVERS, WORKERS, build_worker_pool_specs
 

@@ -8,7 +8,7 @@ from kickoff.errors import Fault
 from kickoff.faults import KeyPath, fault, nearest, shown
 from kickoff.spec_fields import MESSAGES, OUTPUT_ONLY, snake
 from kickoff.spec_reader import Reader
-from kickoff.spec_rules import project_fault
+from kickoff.spec_values import project_fault
 
 FORMS: Mapping[str, str] = {
     "recipe": "short form",

@@ -10,7 +10,8 @@ from kickoff.labels import label_faults
 from kickoff.raw_forms import FORMS, RawRequest, read_flat_job, read_place
 from kickoff.spec_fields import ENUMS, snake
 from kickoff.spec_reader import Reader
-from kickoff.spec_rules import RESERVED_ENV, Rules, strings
+from kickoff.spec_rules import RESERVED_ENV, Rules
+from kickoff.spec_values import strings
 from kickoff.templates import left_over, left_over_name
 
 _SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "dash", "/usr/bin/env"})

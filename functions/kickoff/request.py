@@ -20,7 +20,7 @@ from kickoff.raw_request import read_raw
 from kickoff.recipe_models import Recipe, canonical_digest
 from kickoff.recipes import Recipes
 from kickoff.runs import CUSTOM
-from kickoff.spec_rules import strings
+from kickoff.spec_values import strings
 
 MAX_KEY = 256
 MAX_BYTES = 256 * 1024

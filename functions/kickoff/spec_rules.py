@@ -5,7 +5,7 @@ Where Vertex AI's own words are known (public reports), they are used.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,49 +14,16 @@ from kickoff.faults import KeyPath, fault, shown
 from kickoff.labels import MAX_DISPLAY_NAME
 from kickoff.machines import BOOT_DISK_TYPES, FLEX_START_ACCELERATORS, accelerator_fault
 from kickoff.spec_fields import snake
+from kickoff.spec_values import EMAIL, ENV_NAME, GCS, IMAGE, KMS_KEY, MACHINE, NETWORK, TENSORBOARD, seconds, timeout_of
 
 Json = Mapping[str, Any]
 
 MAX_POOLS = 4
 MAX_ENV = 100
 MAX_PACKAGES = 100
-DEFAULT_TIMEOUT = 7 * 86400
-"""Seconds; Vertex AI's own when a job names none."""
 MAX_FLEX_START = 7 * 86400
 
 RESERVED_ENV = "KICKOFF_"
-
-_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,20}", re.ASCII)
-_EMAIL = re.compile(r"[^@\s]+@[a-z0-9.-]+\.[a-z]+", re.ASCII)
-_NETWORK = re.compile(r"projects/[0-9]+/global/networks/[a-z0-9-]+", re.ASCII)
-_TENSORBOARD = re.compile(r"projects/[^/]+/locations/[^/]+/tensorboards/[^/]+")
-_KMS_KEY = re.compile(r"projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+")
-_GCS = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/.*)?", re.DOTALL)
-_IMAGE = re.compile(
-    r"[a-z0-9][a-z0-9.-]*(?::[0-9]+)?/[a-z0-9][a-z0-9._/-]*[a-z0-9](?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
-    r"(?:@sha256:[0-9a-f]{64})?",
-    re.ASCII,
-)
-_MACHINE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)+", re.ASCII)
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-def project_fault(project: str) -> str:
-    """Why this cannot be a project's id or number; empty: it can."""
-    if _PROJECT.fullmatch(project):
-        return ""
-    return f"is {shown(project)}; a project id has 6 to 30 of a-z 0-9 -, and is not the project's display name"
-
-
-def seconds(duration: str) -> int:
-    """``3600s`` -> 3600."""
-    return int(duration.removesuffix("s"))
-
-
-def timeout_of(spec: Json) -> int:
-    """Seconds that a job may run."""
-    text = spec.get("scheduling", {}).get("timeout", "")
-    return seconds(text) if text and seconds(text) else DEFAULT_TIMEOUT
 
 
 @dataclass
@@ -74,7 +41,7 @@ class Rules:
         if not 1 <= len(name) <= MAX_DISPLAY_NAME:
             self._add((*prefix, "displayName"), f"has {len(name)} characters; it must have 1 to {MAX_DISPLAY_NAME}")
         key = job.get("encryptionSpec", {}).get("kmsKeyName", "")
-        if "encryptionSpec" in job and not _KMS_KEY.fullmatch(key):
+        if "encryptionSpec" in job and not KMS_KEY.fullmatch(key):
             self._add(
                 (*prefix, "encryptionSpec", "kmsKeyName"),
                 f"is {shown(key)}; it must be projects/P/locations/L/keyRings/R/cryptoKeys/K",
@@ -124,7 +91,7 @@ class Rules:
         count = machine.get("acceleratorCount", 0)
         if not kind:
             self._add((*path, "machineType"), "is missing")
-        elif not _MACHINE.fullmatch(kind):
+        elif not MACHINE.fullmatch(kind):
             self._add((*path, "machineType"), f"is {shown(kind)}; it must be a machine type such as n1-standard-4")
         if "tpuTopology" in machine:
             if accelerator or count:
@@ -162,7 +129,7 @@ class Rules:
             self._add((*path, "packageUris"), f"has {len(uris)} entries; it must have 1 to {MAX_PACKAGES}")
         for index, uri in enumerate(uris):
             where = (*path, "packageUris", index)
-            if not _GCS.fullmatch(uri):
+            if not GCS.fullmatch(uri):
                 self._add(where, f"is {shown(uri)}; it must be gs://bucket/object")
             elif not uri.endswith((".tar.gz", ".zip", ".whl")):
                 self._warn(where, f"is {shown(uri)}, which pip will not install: it is no .tar.gz, .zip or .whl")
@@ -174,7 +141,7 @@ class Rules:
         image = task.get(name, "")
         if not image:
             self._add((*path, name), "is missing")
-        elif not _IMAGE.fullmatch(image) or ".." in image:
+        elif not IMAGE.fullmatch(image) or ".." in image:
             self._add(
                 (*path, name),
                 f"is {shown(image)}; it must be an image with its registry: HOST/PROJECT/REPOSITORY/IMAGE:TAG",
@@ -187,7 +154,7 @@ class Rules:
         seen: set[str] = set()
         for index, item in enumerate(env):
             name = item.get("name", "")
-            if not _ENV_NAME.fullmatch(name):
+            if not ENV_NAME.fullmatch(name):
                 self._add((*path, index, "name"), f"is {shown(name)}; it must be a C identifier")
             elif name in seen:
                 self._add((*path, index, "name"), f"is {shown(name)}, which is set twice")
@@ -232,9 +199,9 @@ class Rules:
     def _names(self, spec: Json, path: KeyPath) -> None:
         account, board = spec.get("serviceAccount", ""), spec.get("tensorboard", "")
         checks: tuple[tuple[str, re.Pattern[str], str], ...] = (
-            ("serviceAccount", _EMAIL, "the e-mail address of a service account"),
-            ("network", _NETWORK, "projects/NUMBER/global/networks/NAME, with the project's number"),
-            ("tensorboard", _TENSORBOARD, "projects/P/locations/L/tensorboards/ID"),
+            ("serviceAccount", EMAIL, "the e-mail address of a service account"),
+            ("network", NETWORK, "projects/NUMBER/global/networks/NAME, with the project's number"),
+            ("tensorboard", TENSORBOARD, "projects/P/locations/L/tensorboards/ID"),
         )
         for name, pattern, words in checks:
             if spec.get(name) and not pattern.fullmatch(spec[name]):
@@ -242,7 +209,7 @@ class Rules:
         if board and not account:
             self._add((*path, "serviceAccount"), "must be specified when uploading to TensorBoard, and is missing")
         output = spec.get("baseOutputDirectory")
-        if output is not None and not _GCS.fullmatch(output.get("outputUriPrefix", "")):
+        if output is not None and not GCS.fullmatch(output.get("outputUriPrefix", "")):
             found = shown(output.get("outputUriPrefix", ""))
             self._add((*path, "baseOutputDirectory", "outputUriPrefix"), f"is {found}; it must be gs://bucket/prefix")
 
@@ -262,15 +229,3 @@ class Rules:
 
     def _warn(self, path: KeyPath, rest: str) -> None:
         self.warnings.append(fault(self._path(path), rest).message)
-
-
-def strings(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Every string of a JSON value, with its path."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from strings(item, (*path, str(key)))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from strings(item, (*path, index))

@@ -16,7 +16,7 @@ VALUES = (*AT_LOAD, *AT_BUILD)
 
 _NAMED = re.compile(r"\{([a-z_][a-z0-9_.]*)\}")
 _LEFT_OVER = re.compile(
-    r"\{\{.*?\}\}|\$\{[^{}]*\}|\{[A-Za-z_][A-Za-z0-9_. -]*\}|<[A-Za-z][A-Za-z0-9_. -]*>"
+    r"\{\{.{0,200}?\}\}|\$\{[^{}]*\}|\{[A-Za-z_][A-Za-z0-9_. -]*\}|<[A-Za-z][A-Za-z0-9_. -]*>"
     r"|(?<![A-Za-z0-9])(?i:your)[-_](?i:gcs|gcp|cloud|project|bucket|region|image|repo|model|data|service|account|org|id"
     r"|name|key|zone|network|job|display)[A-Za-z0-9_-]*"
 )

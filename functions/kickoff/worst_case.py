@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kickoff.machines import PRICES_DATE, PRICES_REGION, replica_price
-from kickoff.spec_rules import timeout_of
+from kickoff.spec_values import timeout_of
 
 
 @dataclass(frozen=True)

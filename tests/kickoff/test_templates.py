@@ -1,5 +1,7 @@
 """Named values, and placeholders that somebody forgot to fill."""
 
+import time
+
 import pytest
 from kickoff.templates import fill, fixed_prefix, left_over, left_over_name, unknown_values
 
@@ -56,3 +58,10 @@ def test_only_named_values_are_filled() -> None:
     assert fill("gs://{project}-m/{run_id}/{x}", {"project": "p", "run_id": ""}) == "gs://p-m/{run_id}/{x}"
     assert fixed_prefix("gs://p-m/r/{run_id}/x") == "gs://p-m/r/" and fixed_prefix("gs://p") == "gs://p"
     assert unknown_values("{project}{foo}{dataset.uri}{dataset.url}") == ["foo", "dataset.url"]
+
+
+@pytest.mark.parametrize("piece", ["{{", "${", "<a", "{a", "your-", "AA_", "a.", "gcr.io/"])
+def test_a_hostile_text_is_searched_quickly(piece: str) -> None:
+    started = time.monotonic()
+    left_over_name(piece * 50_000)
+    assert time.monotonic() - started < 5
