@@ -270,7 +270,7 @@ class Execution:
         """SIGTERM to every group, SIGKILL after the grace, then `then`; a later call replaces an earlier one's."""
         first = self._after_stop is None
         self._after_stop = then
-        if first:
+        if first and self.processes:
             for process in self.processes.values():
                 process.signal(signal.SIGCONT)
                 process.signal(signal.SIGTERM)
