@@ -151,7 +151,8 @@ def _text(resource: Mapping[str, Any], key: str, faults: list[Fault], *, require
     hint = ""
     if value is None and isinstance(resource.get("data"), dict) and key in resource["data"]:
         hint = f"; data.data.{key} is there: the event is wrapped twice"
-    faults.append(Fault(f"data.{key}", f"data.{key} is {describe(value)}; it must be a string{hint}"))
+    rule = "it must be a string that is not empty" if required else "it must be a string"
+    faults.append(Fault(f"data.{key}", f"data.{key} is {describe(value)}; {rule}{hint}"))
     return ""
 
 

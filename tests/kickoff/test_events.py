@@ -247,3 +247,55 @@ def test_depth_is_counted_exactly() -> None:
     assert isinstance(parse_event("POST", "/", {}, nested(64)), Message)
     with pytest.raises(MalformedEvent, match="deeper than 64"):
         parse_event("POST", "/", {}, nested(65))
+
+
+RESOURCE = {"bucket": "acme-data", "name": "raw/a.csv", "generation": "7", "size": "1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"timeDeleted": "2026-01-02T03:04:05Z"}, "ignored: an object was deleted or overwritten"),
+        ({"resourceState": "not_exists"}, "ignored: an object was deleted or overwritten"),
+        ({"resourceState": "exists"}, "upload"),
+        ({"resourceState": "exists", "metageneration": "2"}, "ignored: only an object's metadata changed"),
+        ({"metageneration": "2"}, "upload"),
+        ({"customerEncryption": {}}, "upload"),
+        ({"crc32c": None}, "upload"),
+        ({"crc32c": ""}, "upload"),
+        ({"crc32c": 5}, "data.crc32c is a number (5); it must be a string"),
+        ({"bucket": ""}, "data.bucket is a string (''); it must be a string that is not empty"),
+        ({"bucket": 5, "data": {"bucket": "x"}}, "data.bucket is a number (5); it must be a string"),
+        ({"bucket": "Upper"}, "data.bucket is 'Upper'; that is no bucket's name"),
+        ({"name": "a\rb"}, "data.name is 'a\\rb'; no object can be named so"),
+        ({"name": "a\nb"}, "data.name is 'a\\nb'; no object can be named so"),
+        ({"name": ".."}, "data.name is '..'; no object can be named so"),
+        ({"name": "é" * 513}, "data.name has 1026 bytes; it must have at most 1024"),
+        ({"name": "é" * 512}, "upload"),
+        ({"size": True}, "data.size is a boolean (True); it must be a whole number of 64 bits"),
+        ({"size": 1.0}, "data.size is a number (1.0); it must be a whole number of 64 bits"),
+        ({"size": "٣"}, "data.size is a string ('٣'); it must be a whole number of 64 bits"),
+        ({"generation": str(2**63)}, "data.generation is a string ('9223372036854775808'); it must be a whole number"),
+        ({"generation": str(2**63 - 1)}, "upload"),
+        ({"size": 0}, "ignored: the object is empty"),
+    ],
+)
+def test_each_property_of_an_object(changes: dict[str, Any], says: str) -> None:
+    try:
+        event = _binary({**RESOURCE, **changes})
+    except MalformedEvent as error:
+        assert str(error).startswith(says) and len(error.faults) == 1
+        return
+    assert says == (f"ignored: {event.reason}" if isinstance(event, Ignored) else "upload"), event
+
+
+def test_where_a_notification_came_from() -> None:
+    message = {
+        "messageId": "1",
+        "attributes": {"eventType": "OBJECT_FINALIZE", "bucketId": "acme-data", "objectId": "a"},
+    }
+    event = _push(message, subscription="projects/p/subscriptions/s")
+    assert isinstance(event, Upload) and event.source == "projects/p/subscriptions/s"
+    message["attributes"] |= {"notificationConfig": "projects/_/buckets/acme-data/notificationConfigs/1"}  # type: ignore[operator]
+    event = _push(message, subscription="projects/p/subscriptions/s")
+    assert isinstance(event, Upload) and event.source.endswith("notificationConfigs/1")
