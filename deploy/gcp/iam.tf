@@ -103,12 +103,14 @@ resource "google_project_iam_custom_role" "jobs" {
     "aiplatform.customJobs.get",
     "aiplatform.customJobs.list",
   ]
+  depends_on = [google_project_service.this]
 }
 
 resource "google_project_iam_custom_role" "logs" {
   role_id     = "kickoffLogs"
   title       = "Kickoff: read the lines of jobs"
   permissions = ["logging.logEntries.list"]
+  depends_on  = [google_project_service.this]
 }
 
 resource "google_project_iam_member" "this" {

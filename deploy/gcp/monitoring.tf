@@ -37,6 +37,14 @@ resource "google_logging_metric" "oldest_queued" {
   depends_on = [google_project_service.this]
 }
 
+# Cloud Monitoring refuses an alert on a metric that it does not know yet, and learns of a new one after some seconds.
+resource "terraform_data" "metrics_known" {
+  triggers_replace = [google_logging_metric.runs_ended.id, google_logging_metric.oldest_queued.id]
+  provisioner "local-exec" {
+    command = "sleep 30"
+  }
+}
+
 locals {
   channels = google_monitoring_notification_channel.email[*].id
   ended    = "metric.type=\"logging.googleapis.com/user/${google_logging_metric.runs_ended.name}\" resource.type=\"cloud_run_revision\""
@@ -111,7 +119,7 @@ resource "google_monitoring_alert_policy" "this" {
       }
     }
   }
-  depends_on = [google_project_service.this]
+  depends_on = [terraform_data.metrics_known]
 }
 
 resource "google_monitoring_alert_policy" "sweep" {

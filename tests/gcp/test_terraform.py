@@ -211,9 +211,10 @@ def test_the_image_tag_is_the_scripts(plan: Plan, planned_checkout: Path, tmp_pa
         if change["type"] == "google_artifact_registry_docker_image"
     ]
     gcloud = tmp_path / "gcloud"
-    gcloud.write_text('#!/bin/sh\necho "$@" >&2\necho sha256:0\n')
+    gcloud.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\necho sha256:0\n')
     gcloud.chmod(0o755)
     environ = {"PATH": f"{tmp_path}:/usr/local/bin:/usr/bin:/bin"}
     argv = [str(planned_checkout / "deploy" / "gcp" / "trainer_image.sh"), PROJECT, REGION]
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60)
-    assert f"/kickoff/{image} " in done.stderr
+    assert done.stdout.endswith("/kickoff/trainer@sha256:0\n"), done.stderr
+    assert f"/kickoff/{image} " in (tmp_path / "asked").read_text()
