@@ -73,9 +73,9 @@ def _application(keras: Any, image: Any, options: Options) -> Any:
     if options.sync_batch_norm:
         base = _synchronized(keras, base)
     inputs = preprocess(image) if preprocess else image
-    # While a base is frozen, and when it is fine-tuned after, its BatchNorm must keep what it was trained with:
-    # https://keras.io/guides/transfer_learning/
-    features = base(inputs, training=False) if options.freeze_epochs else base(inputs)
+    if options.freeze_epochs:
+        _freeze_batch_norm(keras, base)
+    features = base(inputs)
     features = keras.layers.GlobalAveragePooling2D()(features)
     return keras.layers.Dense(1016, activation="relu")(features)
 
@@ -92,6 +92,17 @@ def _synchronized(keras: Any, base: Any) -> Any:
     copy = keras.models.clone_model(base, clone_function=clone)
     copy.set_weights(base.get_weights())
     return copy
+
+
+def _freeze_batch_norm(keras: Any, base: Any) -> None:
+    """While a base is frozen, and when it is fine-tuned after that, its BatchNorm keeps what it was trained with.
+
+    Not by `base(inputs, training=False)`: the outer model's `training` would override that.
+    https://keras.io/guides/transfer_learning/
+    """
+    for layer in base.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.trainable = False
 
 
 def _find_application(keras: Any, name: str) -> tuple[Any, Any]:
