@@ -32,3 +32,8 @@ $(READY): requirements.txt functions/requirements.txt trainer/requirements.txt d
 
 clean:
 	rm -rf $(VENV) build *.egg-info
+
+# Every crash point, 300 invented histories, and 10,000 requests under random kills: half an hour on two cores.
+chaos: $(READY)
+	KICKOFF_CHAOS=full KICKOFF_HISTORIES=300 $(BIN)/pytest --timeout 1800 tests/chaos tests/kickoff/test_protocol_model.py
+	$(BIN)/python -m bench.chaos --requests 10000

@@ -77,16 +77,21 @@ class FirestoreLedger:
             runs = [run for run in map(_run, found) if (not states or run.state in states)]
             runs = [run for run in runs if not recipe or run.recipe == recipe]
             return sorted(runs, key=lambda run: (run.created, run.run_id), reverse=not oldest_first)[:limit]
-        query = self._filtered(states, recipe)
-        if due_before:
-            query = query.where(filter=FieldFilter("due", "<=", sortable(due_before))).order_by("due")
-        else:
-            direction = firestore.Query.ASCENDING if oldest_first else firestore.Query.DESCENDING
-            query = query.order_by("created", direction=direction).order_by("__name__", direction=direction)
+        query = self.build_query(states, recipe, due_before, oldest_first)
         with _translated():
             if after:
                 query = query.start_after(self._runs.document(after).get(timeout=self._timeout))
             return [_run(snapshot) for snapshot in query.limit(limit).get(timeout=self._timeout)]
+
+    def build_query(
+        self, states: Collection[State], recipe: str, due_before: datetime | None, oldest_first: bool
+    ) -> Any:
+        """The query of `find_runs`; each combination needs its index in firestore.indexes.json."""
+        query = self._filtered(states, recipe)
+        if due_before:
+            return query.where(filter=FieldFilter("due", "<=", sortable(due_before))).order_by("due")
+        direction = firestore.Query.ASCENDING if oldest_first else firestore.Query.DESCENDING
+        return query.order_by("created", direction=direction).order_by("__name__", direction=direction)
 
     def count_runs(self, *, states: Collection[State] = (), recipe: str = "") -> int:
         with _translated():
