@@ -1,7 +1,6 @@
 """Python packages and ``/gcs``, against the real Cloud Storage emulator."""
 
 import io
-import os
 import subprocess
 import zipfile
 from collections.abc import Iterator
@@ -93,11 +92,11 @@ def test_a_package_that_cannot_be_installed_fails_the_job_with_pips_words(
 
 @pytest.mark.parametrize("mounted", [True, False], ids=["mounted", "mapped"])
 def test_buckets_are_at_gcs_and_what_is_written_there_is_stored(
-    caller: Caller, objects: storage.Bucket, monkeypatch: pytest.MonkeyPatch, mounted: bool
+    caller: Caller, objects: storage.Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mounted: bool
 ) -> None:
     if not mounted:
         monkeypatch.setattr("deploy.local.job_service.launching.can_mount", lambda scratch: False)
-    elif not can_mount(Path(os.environ.get("TMPDIR", "/tmp")) / f"kickoff-mounts-{os.getpid()}"):
+    elif not can_mount(tmp_path):
         pytest.skip("this machine lets no process have mounts of its own")
     objects.blob("in/a b.txt").upload_from_string(b"hello")
     objects.blob("out.txt").upload_from_string(b"old")

@@ -307,3 +307,15 @@ def test_an_error_of_the_emulators_own_fails_the_job_and_nothing_else(
     assert (found["state"], found["error"]["code"]) == ("JOB_STATE_FAILED", 13)
     assert found["error"]["message"] == "Internal error occurred for the current attempt."
     assert caller.finished(caller.create(pool("")))["state"] == "JOB_STATE_SUCCEEDED"
+
+
+def test_the_emulators_time_can_run_fast(options: Options) -> None:
+    with JobServiceServer(replace(options, clock_speed=5000.0)) as server:
+        caller = Caller(server.url)
+        job_id = caller.create(pool(SLEEP), scheduling={"timeout": "3600s"})
+        assert caller.finished(job_id)["state"] == "JOB_STATE_CANCELLED"
+        caller.admin("clock", {"speed": 1})
+        slow = caller.create(pool(SLEEP), scheduling={"timeout": "3600s"})
+        caller.running(slow)
+        caller.cancel(slow)
+        assert caller.finished(slow)["error"]["message"] == "CANCELED"
