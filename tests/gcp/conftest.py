@@ -37,7 +37,7 @@ def run_script(recorder: Recorder, checkout: Path, tools: Path) -> str:
     environ |= {"PATH": f"{tools}:{os.environ['PATH']}", "KICKOFF_RETRY_SECONDS": "0"}
     environ["PYTHON"] = sys.executable
     script = [str(checkout / "deploy" / "gcp" / "quickstart.sh"), PROJECT, REGION]
-    done = subprocess.run(script, env=environ, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(script, env=environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

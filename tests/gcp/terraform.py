@@ -41,7 +41,7 @@ def check(folder: Path, module: Path = MODULE, plan: bool = True, **variables: A
     environ = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "KEPT_PLAN": str(kept), "PLAN": str(int(plan))}
     for name, value in variables.items():
         environ[f"TF_VAR_{name}"] = value if isinstance(value, str) else json.dumps(value)
-    done = subprocess.run([tool(), str(module)], env=environ, capture_output=True, text=True, timeout=170)
+    done = subprocess.run([tool(), str(module)], env=environ, capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stdout + done.stderr)
     return done.stdout, json.loads(kept.read_text()) if plan else {}

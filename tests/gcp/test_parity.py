@@ -12,7 +12,7 @@ from tests.gcp.warm_gcloud import available
 
 pytestmark = [
     pytest.mark.gcloud,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(700),
     pytest.mark.skipif(not available(), reason="gcloud is not installed: the two roads were not compared"),
     pytest.mark.skipif(not tool(), reason="terraform-check is not here: the two roads were not compared"),
 ]

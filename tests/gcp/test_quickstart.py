@@ -18,7 +18,7 @@ from tests.gcp.conftest import IMAGE, PROJECT, REGION, Deployed, email
 from tests.gcp.warm_gcloud import available
 
 pytestmark = [
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(700),
     pytest.mark.gcloud,
     pytest.mark.skipif(not available(), reason="gcloud is not installed: quickstart.sh was not run"),
 ]

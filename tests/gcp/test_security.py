@@ -12,7 +12,7 @@ from tests.gcp.terraform import tool
 DOCUMENT = ROOT / "docs" / "security.md"
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(700)
 @pytest.mark.skipif(not tool(), reason="terraform-check is not here: docs/security.md was not compared with the HCL")
 def test_the_table_is_the_hcls(plan: dict[str, Any]) -> None:
     """``KICKOFF_WRITE_DOCS=1`` writes the table instead."""

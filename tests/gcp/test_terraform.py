@@ -15,7 +15,7 @@ from tests.gcp.conftest import IMAGE, PROJECT, REGION, email
 from tests.gcp.terraform import check, resources, tool
 
 pytestmark = [
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(700),
     pytest.mark.skipif(not tool(), reason="terraform or terraform-check is not here: the module was not planned"),
 ]
 Plan = dict[str, Any]
