@@ -40,6 +40,6 @@ def test_the_emulator_runs_on_its_own(tmp_path: Path) -> None:
         url = process.stdout.readline().strip()
         assert call(f"{url}/admin/jobs") == (200, {"states": {}, "living": []})
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 0
+        told = process.stdout.read()
+        assert process.wait(DEADLINE) == 0
     assert f'api_endpoint="{url}"' in told
