@@ -28,8 +28,12 @@ def create_buckets(endpoint: str, project: str, region: str) -> None:
 
 
 def create_topics(address: str, project: str, functions: Mapping[str, str]) -> None:
-    """Make topics, their dead letters, and push subscriptions to the functions' URLs. Idempotent."""
+    """Make topics, their dead letters, and push subscriptions to the functions' URLs. Idempotent.
+
+    Subscriptions of an earlier stack, in an emulator that outlived it, push to this one's functions from now on.
+    """
     import grpc
+    from google.api_core.exceptions import AlreadyExists
     from google.pubsub_v1 import PublisherClient, SubscriberClient
     from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
     from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
@@ -38,9 +42,14 @@ def create_topics(address: str, project: str, functions: Mapping[str, str]) -> N
         publisher = PublisherClient(transport=PublisherGrpcTransport(channel=channel))
         subscriber = SubscriberClient(transport=SubscriberGrpcTransport(channel=channel))
         for topic in TOPICS:
-            _ignoring_existing(publisher.create_topic, {"name": f"projects/{project}/topics/{topic}"})
+            with contextlib.suppress(AlreadyExists):
+                publisher.create_topic(request={"name": f"projects/{project}/topics/{topic}"})
         for request in build_subscriptions(project, functions):
-            _ignoring_existing(subscriber.create_subscription, request)
+            try:
+                subscriber.create_subscription(request=request)
+            except AlreadyExists:
+                push = {"subscription": request["name"], "push_config": request.get("push_config", {})}
+                subscriber.modify_push_config(request=push)
 
 
 def build_subscriptions(project: str, functions: Mapping[str, str]) -> Iterable[dict[str, Any]]:
@@ -64,10 +73,3 @@ def build_subscriptions(project: str, functions: Mapping[str, str]) -> Iterable[
             "name": f"projects/{project}/subscriptions/{dead_letter(topic)}",
             "topic": f"projects/{project}/topics/{dead_letter(topic)}",
         }
-
-
-def _ignoring_existing(call: Any, request: dict[str, Any]) -> None:
-    from google.api_core.exceptions import AlreadyExists
-
-    with contextlib.suppress(AlreadyExists):
-        call(request=request)

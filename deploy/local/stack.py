@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import IO, Self
 
 from kickoff.clients import Clients
+from kickoff.recipes import Recipes
 from kickoff.settings import Settings
 from kickoff.start import SCHEDULER_PREFIX
 
-from deploy.local.processes import Part, PartFailed, Processes, free_port
+from deploy.local.processes import Part, PartFailed, Processes, answers, free_port
 from deploy.local.resources import create_buckets, create_topics
 from deploy.names import EVENTS, FINISHED, FUNCTIONS, LOGS, UPLOADS
 
@@ -98,13 +99,15 @@ class Stack:
 
     def _start(self) -> None:
         self.environ = self._base_environ()
+        clients = Clients(Settings.from_environ(self.environ))
+        recipes, _ = clients.recipes, clients.policy  # a file that is wrong is told before anything runs
         self._start_pubsub()
         self._start_storage()
         self._start_vertex()
         self._start_functions()
         create_buckets(self.urls["storage"], PROJECT, REGION)
         create_topics(self.environ["PUBSUB_EMULATOR_HOST"], PROJECT, self.urls)
-        self._start_scheduler()
+        self._start_scheduler(recipes)
         (self.state / "stack.json").write_text(json.dumps({"pid": os.getpid(), "environ": self.client_environ()}))
 
     def _stop(self) -> None:
@@ -144,8 +147,18 @@ class Stack:
             self.environ["PUBSUB_EMULATOR_HOST"] = self.processes.wait_for_line(part, r"grpc (127\.0\.0\.1:\d+)")
             rest = self.processes.wait_for_line(part, r"rest (http://127\.0\.0\.1:\d+/)")
         else:  # Google's emulator answers gRPC and REST on one port
+            self._require_pubsub(self.environ["PUBSUB_EMULATOR_HOST"])
             rest = f"http://{self.environ['PUBSUB_EMULATOR_HOST']}/"
         self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB"] = rest
+
+    def _require_pubsub(self, address: str) -> None:
+        """Also a terminal that still has the variables of a stack that has ended must hear what is wrong."""
+        if not answers(address):
+            raise PartFailed(
+                f"PUBSUB_EMULATOR_HOST is {address!r}, where nothing listens; start that emulator, "
+                "or unset the variable and Kickoff starts its own"
+            )
+        self.say(f"using the Pub/Sub emulator at {address} (PUBSUB_EMULATOR_HOST)")
 
     def _start_storage(self) -> None:
         port = free_port()
@@ -183,14 +196,14 @@ class Stack:
         argv = [sys.executable, "-m", "functions_framework", *flags, "--host", "127.0.0.1", "--port", str(port)]
         return self._start_part(name, argv)
 
-    def _start_scheduler(self) -> None:
+    def _start_scheduler(self, recipes: Recipes) -> None:
         config = self.state / "scheduler.json"
-        config.write_text(json.dumps({"jobs": list(self._scheduler_jobs())}))
+        config.write_text(json.dumps({"jobs": list(self._scheduler_jobs(recipes))}))
         self._module("scheduler", "deploy.local.scheduler", "--config", str(config))
 
-    def _scheduler_jobs(self) -> Iterable[dict[str, object]]:
+    def _scheduler_jobs(self, recipes: Recipes) -> Iterable[dict[str, object]]:
         yield {"name": "kickoff-sweep", "every_seconds": self.sweep_seconds, "url": self.urls["sweep"]}
-        for recipe in Clients(Settings.from_environ(self.environ)).recipes.scheduled():
+        for recipe in recipes.scheduled():
             assert recipe.when.schedule is not None
             yield {
                 "name": f"{SCHEDULER_PREFIX}{recipe.name}",
