@@ -1,7 +1,9 @@
 """The customJobs methods over HTTP: answers, refusals, lists."""
 
 import string
+import time
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +57,8 @@ def test_answers_can_name_projects_by_number(options: Options) -> None:
         assert number.isdigit()
         assert call(f"{server.url}/v1/{answer['name']}")[1]["name"] == answer["name"]
         assert call(f"{server.url}{PARENT}/customJobs/{answer['name'].split('/')[-1]}")[0] == 200
+    with JobServiceServer(replace(options, numeric_projects=True)) as again:
+        assert call(f"{again.url}/v1/{answer['name']}")[1]["name"] == answer["name"]
 
 
 def test_all_faults_of_a_spec_are_answered_at_once(caller: Caller) -> None:
@@ -211,3 +215,27 @@ def test_pages_are_whole_and_in_order_while_jobs_come_in(options: Options) -> No
         assert seen == ids[::-1]
         ordered = caller.list(orderBy="create_time")
         assert [row["name"].rpartition("/")[2] for row in ordered][:7] == ids
+
+
+def test_many_creates_at_once_make_as_many_jobs(options: Options) -> None:
+    with JobServiceServer(options) as server, ThreadPoolExecutor(16) as threads:
+        caller = Caller(server.url)
+        ids = list(threads.map(lambda _: caller.create(INSTANT), range(100)))
+        assert len(set(ids)) == 100
+        assert {caller.finished(job_id)["state"] for job_id in ids} == {"JOB_STATE_SUCCEEDED"}
+        assert len(caller.list(pageSize="1000")) == 100
+
+
+def test_a_cancel_that_is_taken_is_kept_and_one_that_is_refused_changes_nothing(options: Options) -> None:
+    """Whatever moment it comes at: the answer and the end agree."""
+    with JobServiceServer(options) as server, ThreadPoolExecutor(8) as threads:
+        caller = Caller(server.url)
+
+        def create_and_cancel(number: int) -> tuple[int, str]:
+            job_id = caller.create(INSTANT)
+            time.sleep(number % 10 / 1000)
+            status, _ = caller.post(f"{PARENT}/customJobs/{job_id}:cancel")
+            return status, str(caller.finished(job_id)["state"])
+
+        ends = set(threads.map(create_and_cancel, range(80)))
+    assert ends <= {(200, "JOB_STATE_CANCELLED"), (400, "JOB_STATE_SUCCEEDED")}

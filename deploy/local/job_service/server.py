@@ -50,6 +50,8 @@ class JobServiceServer:
             project_number=self.projects.number,
             url=lambda: self.url,
         )
+        for project in self.services.store.projects():
+            self.projects.number(project)
         self.supervisor = Supervisor(self.services)
         self.routes = Routes(self.services.faults)
         self._add_routes()

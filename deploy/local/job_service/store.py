@@ -91,6 +91,11 @@ class Store:
         with self._lock:
             return [json.loads(row[0]) for row in self._db.execute(sql, (kind, *ENDED))]
 
+    def projects(self) -> list[str]:
+        """The ids of every project that has a resource."""
+        with self._lock:
+            return [row[0] for row in self._db.execute("SELECT DISTINCT project FROM resources")]
+
     def count_by_state(self, kind: str) -> dict[str, int]:
         sql = "SELECT state, count(*) FROM resources WHERE kind = ? GROUP BY state"
         with self._lock:
