@@ -67,7 +67,8 @@ def browser(chromium: Chrome) -> Iterator[Chrome]:
     """The browser, which must have nothing to complain of: no script error, no breach of the policy."""
     emulate(chromium)
     yield chromium
-    complaints = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] != "INFO"]
+    entries = chromium.get_log("browser")  # type: ignore[no-untyped-call]
+    complaints = [entry["message"] for entry in entries if entry["level"] != "INFO"]
     assert complaints == []
 
 
@@ -98,11 +99,11 @@ def upload(site: Stack, count: int = 120) -> None:
 def text(browser: Chrome, selector: str) -> str:
     """The text of the first such element now, empty where there is none; the page may replace it meanwhile."""
     script = "return document.querySelector(arguments[0])?.textContent ?? ''"
-    return str(browser.execute_script(script, selector)).strip()  # type: ignore[no-untyped-call]
+    return str(browser.execute_script(script, selector)).strip()
 
 
 def evaluate(browser: Chrome, script: str, *values: Any) -> Any:
-    return browser.execute_script(script, *values)  # type: ignore[no-untyped-call]
+    return browser.execute_script(script, *values)
 
 
 def test_an_upload_is_watched_to_its_end_without_a_reload(browser: Chrome, site: Stack, clients: Clients) -> None:
@@ -244,7 +245,7 @@ def _some_run(clients: Clients) -> Run:
     states = (State.QUEUED, State.SUBMITTING, State.SUBMITTED, State.RUNNING, State.SUCCEEDED)
     history = tuple(Change(state=state, time=datetime(2026, 1, 1, 12, n, tzinfo=UTC)) for n, state in enumerate(states))
     job = JobRecord(name="projects/kickoff-local/locations/us-central1/customJobs/1")
-    fields = {"state": State.SUCCEEDED, "history": history, "job": job, "finished_published": True}
+    fields: dict[str, Any] = {"state": State.SUCCEEDED, "history": history, "job": job, "finished_published": True}
     run = make_run("ended", created=history[0].time, **fields)
     return clients.ledger.get_run(run.run_id) or clients.ledger.create_run(run)
 
