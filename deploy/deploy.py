@@ -7,14 +7,13 @@ and Terraform compares the rest. Runs in flight go on, since jobs are Vertex AI'
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kickoff.errors import KickoffError
-from kickoff.settings import Settings
 
+from deploy.deployment import Deployment
 from deploy.doctor import Finding, diagnose
 from deploy.gcloud import Gcloud, GcloudFailed, InstalledGcloud, require
 
@@ -24,32 +23,11 @@ KEPT = {"data": "google_storage_bucket.data", "models": "google_storage_bucket.m
 
 Say = Callable[[str], None]
 Confirm = Callable[[str], bool]
-Preflight = Callable[[Settings, Gcloud], Sequence[Finding]]
+Preflight = Callable[[Deployment, Gcloud], Sequence[Finding]]
 
 
 class TerraformFailed(KickoffError):
     """Terraform ended with an error; its own words are on the terminal."""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """What is deployed where. `variables` are the module's own (deploy/gcp/variables.tf)."""
-
-    project: str
-    region: str
-    variables: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def state_bucket(self) -> str:
-        return f"{self.project}-kickoff-state"
-
-    @property
-    def settings(self) -> Settings:
-        """As the functions will have them, for the checks before a deployment."""
-        image = self.variables.get("trainer_image") or ""
-        sample = f"{self.region}-docker.pkg.dev/{self.project}/kickoff/trainer@sha256:{'0' * 64}"
-        environ = {"KICKOFF_PROJECT": self.project, "KICKOFF_REGION": self.region}
-        return Settings.from_environ({**environ, "KICKOFF_TRAINER_IMAGE": image or sample})
 
 
 @dataclass(frozen=True)
@@ -86,9 +64,7 @@ def deploy(
 ) -> list[Finding]:
     """Bring the project to what the checkout says. Returns the preflight's findings; errors among them stop it."""
     gcloud = gcloud or InstalledGcloud(deployment.project)
-    findings = list(preflight(deployment.settings, gcloud))
-    if not deployment.variables.get("trainer_image"):  # Terraform is going to build it
-        findings = [each for each in findings if each.subject != "trainer image"]
+    findings = list(preflight(deployment, gcloud))
     for finding in findings:
         say(render_finding(finding))
     if any(finding.level == "error" for finding in findings):

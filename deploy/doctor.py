@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kickoff.settings import Settings
-
+from deploy.deployment import Deployment
 from deploy.gcloud import Gcloud
 from deploy.project_facts import Facts, gather
 from deploy.recipe_needs import Need, Recipe, read_recipes
@@ -47,10 +46,11 @@ class Finding:
     """The command that mends it."""
 
 
-def diagnose(settings: Settings, gcloud: Gcloud) -> list[Finding]:
-    """Everything that stands in the way of the deployment that `settings` describe, errors first."""
-    recipes = read_recipes(settings)
-    return find_problems(gather(gcloud, settings.project, settings.region, recipes, settings.trainer_image), recipes)
+def diagnose(deployment: Deployment, gcloud: Gcloud) -> list[Finding]:
+    """Everything that stands in the way of a deployment, errors first."""
+    recipes = read_recipes(deployment.settings)
+    facts = gather(gcloud, deployment.project, deployment.region, recipes, deployment.trainer_image)
+    return find_problems(facts, recipes)
 
 
 def find_problems(facts: Facts, recipes: Iterable[Recipe]) -> list[Finding]:

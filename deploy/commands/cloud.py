@@ -26,11 +26,12 @@ def register(app: typer.Typer) -> None:
 
 def doctor(project: Project, region: Region = "us-central1", variables: Variables = None) -> None:
     """What stands in the way of a deployment, each finding with the command that mends it."""
-    from deploy.deploy import Deployment, render_finding
+    from deploy.deploy import render_finding
+    from deploy.deployment import Deployment
     from deploy.doctor import diagnose
     from deploy.gcloud import InstalledGcloud
 
-    findings = diagnose(Deployment(project, region, read(variables)).settings, InstalledGcloud(project))
+    findings = diagnose(Deployment(project, region, read(variables)), InstalledGcloud(project))
     for finding in findings:
         console.print(render_finding(finding), markup=False)
     if any(finding.level == "error" for finding in findings):
@@ -40,8 +41,8 @@ def doctor(project: Project, region: Region = "us-central1", variables: Variable
 
 def deploy(project: Project, region: Region = "us-central1", variables: Variables = None, yes: Yes = False) -> None:
     """Bring a project to what this checkout says: checks, plan, question, apply. Again: only what changed."""
-    from deploy.deploy import Deployment
     from deploy.deploy import deploy as apply
+    from deploy.deployment import Deployment
 
     findings = apply(Deployment(project, region, read(variables)), say=say, confirm=lambda text: yes or ask(text))
     if any(finding.level == "error" for finding in findings):
@@ -56,8 +57,8 @@ def destroy(
     yes: Yes = False,
 ) -> None:
     """Take everything away again; datasets and models stay unless told otherwise."""
-    from deploy.deploy import Deployment
     from deploy.deploy import destroy as take_away
+    from deploy.deployment import Deployment
 
     done = take_away(
         Deployment(project, region, read(variables)), say=say, confirm=lambda text: yes or ask(text), data_too=data_too

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from kickoff.errors import ConfigurationError
 
-from deploy.deploy import Deployment, TerraformFailed, deploy, destroy, to_adopt
+from deploy.deploy import TerraformFailed, deploy, destroy, to_adopt
+from deploy.deployment import Deployment
 from deploy.doctor import Finding
 from tests.gcp.calls import PROJECT_NUMBER
 from tests.gcp.recorder import Recorder, recording
@@ -81,7 +82,7 @@ def world(tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 def run_deploy(world: World) -> list[Finding]:
     """With a preflight that finds nothing: test_doctor.py asks all its questions."""
-    return deploy(DEPLOYMENT, say=world.said.append, confirm=world.confirm, preflight=lambda settings, gcloud: [])
+    return deploy(DEPLOYMENT, say=world.said.append, confirm=world.confirm, preflight=lambda deployment, gcloud: [])
 
 
 def test_a_deployment_plans_asks_and_applies_that_plan(world: World) -> None:

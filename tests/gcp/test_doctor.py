@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.deploy import Deployment
+from deploy.deployment import Deployment
 from deploy.doctor import AGENTS, APIS, Finding, diagnose, find_problems
 from deploy.gcloud import InstalledGcloud
 from deploy.project_facts import Facts
@@ -143,7 +143,8 @@ def test_every_question_is_one_that_gcloud_knows(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv("PATH", str(tools), prepend=":")
         fill(recorder)
         image = f"{REGION}-docker.pkg.dev/{PROJECT}/kickoff/trainer@{DIGEST}"
-        findings = diagnose(Deployment(PROJECT, REGION, {"trainer_image": image}).settings, InstalledGcloud(PROJECT))
+        findings = diagnose(Deployment(PROJECT, REGION, {"trainer_image": image}), InstalledGcloud(PROJECT))
+        built = diagnose(Deployment(PROJECT, REGION), InstalledGcloud(PROJECT))  # an image that is going to be built
         asked = {f"{call.api}:{call.path.rpartition('/')[2]}" for call in recorder.calls}
     assert {finding.subject for finding in findings} == {
         "permissions",
@@ -151,6 +152,7 @@ def test_every_question_is_one_that_gcloud_knows(tmp_path: Path, monkeypatch: py
         "recipe cassava",
         "recipe flowers-multi-gpu",
     }
+    assert "trainer image" not in {finding.subject for finding in built}
     assert not [finding for finding in findings if "could not be looked at" in finding.message]
     assert {
         "cloudquotas:quotaInfos",
