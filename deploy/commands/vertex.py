@@ -50,8 +50,10 @@ def find_emulator() -> str:
 
 
 def serve(state: Path | None, port: int) -> int:
-    """Run the emulator alone until SIGTERM or Ctrl-C; its exit status."""
+    """Run the emulator alone until SIGTERM or Ctrl-C; its exit status. Its folder may hold an images.json."""
     from deploy.local.job_service.__main__ import main
 
     folder = (state or default_state()) / "vertex"
-    return main(["--state", str(folder), "--port", str(port), "--project", PROJECT, "--region", REGION, "--hints"])
+    flags = ["--state", str(folder), "--port", str(port), "--project", PROJECT, "--region", REGION, "--hints"]
+    images = folder / "images.json"
+    return main([*flags, "--images", str(images)] if images.exists() else flags)
