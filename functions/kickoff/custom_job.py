@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from kickoff.errors import Fault, InvalidRequest
-from kickoff.faults import KeyPath, fault
+from kickoff.faults import KeyPath, bounded, fault
 from kickoff.labels import RECIPE_LABEL, RUN_LABEL, derive_label
 from kickoff.overrides import build_job
 from kickoff.recipe_models import Job, Recipe
@@ -65,7 +65,7 @@ def build_custom_job(
     _restart_whole(spec)
     faults += _checked(custom_job, request, recipe, warnings)
     if faults:
-        raise InvalidRequest.from_faults(faults)
+        raise InvalidRequest.from_faults(bounded(faults))
     warnings += _warnings(spec)
     output = spec.get("baseOutputDirectory", {}).get("outputUriPrefix", "")
     return BuiltJob(custom_job, folder(output) if output else "", labels, tuple(dict.fromkeys(warnings)))

@@ -16,13 +16,24 @@ KeyPath = tuple[str | int, ...]
 
 _SHOWN = 80
 
+MAX_FAULTS = 100
+"""A record holds them, and nobody reads more; a hostile payload has 80,000."""
+
 
 def dotted(path: KeyPath) -> str:
     """``("pools", 1, "count")`` -> ``pools[1].count``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
+        name = part if isinstance(part, int) or len(part) <= _SHOWN else part[:_SHOWN] + "…"
+        text += f"[{name}]" if isinstance(name, int) else (f".{name}" if text else name)
     return text
+
+
+def bounded(faults: Iterable[Fault]) -> list[Fault]:
+    """The first MAX_FAULTS, and how many there are beside them."""
+    found = list(faults)
+    more = len(found) - MAX_FAULTS
+    return found if more <= 0 else [*found[:MAX_FAULTS], Fault("", f"… and {more} more faults")]
 
 
 class _Short(reprlib.Repr):
@@ -72,9 +83,10 @@ def _parts(word: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", spaced.lower())
 
 
-def unknown_key(path: KeyPath, choices: Iterable[str]) -> Fault:
+def unknown_key(path: KeyPath, choices: Iterable[str], *, before: int = 0) -> Fault:
+    """`before` is how many faults there are already: with many of them there is no more looking for the nearest."""
     known = sorted(choices)
-    hint = nearest(path[-1], known) or f"; it must be one of {', '.join(known)}"
+    hint = (before < MAX_FAULTS and nearest(path[-1], known)) or f"; it must be one of {', '.join(known)}"
     return fault(path, f"is not a known key{hint}")
 
 

@@ -85,7 +85,7 @@ def _take(flag: str, value: str | None, request: GcloudRequest) -> None:
     if name in _IGNORED:
         request.warnings.append(f"{flag} has no meaning here and was left out")
     elif name not in FLAGS or not flag.startswith("--"):
-        known = unknown_key((flag,), [f"--{each}" for each in FLAGS])
+        known = unknown_key((flag,), [f"--{each}" for each in FLAGS], before=len(request.faults))
         request.faults.append(
             Fault(flag, known.message.replace("a known key", "a flag of gcloud ai custom-jobs create"))
         )
@@ -123,7 +123,8 @@ def build_pool(text: str, index: int, package_uris: Sequence[str], faults: list[
     if local := sorted(_BUILT_LOCALLY & given.keys()):
         does = "which need a local Docker build, and that is not available in a function; push the image and name it"
         faults.append(fault(path, f"has {', '.join(local)}, {does}"))
-    faults += [unknown_key((*path, key), _FIELDS) for key in given if key not in _FIELDS and key not in _BUILT_LOCALLY]
+    unknown = [key for key in given if key not in _FIELDS and key not in _BUILT_LOCALLY]
+    faults += [unknown_key((*path, key), _FIELDS, before=number) for number, key in enumerate(unknown)]
     _software_faults(given, path, faults)
     pool: dict[str, Any] = {}
     for key, value in given.items():

@@ -48,13 +48,14 @@ def _flags(form: str, rest: dict[str, Any], raw: RawRequest, config: object, fau
         if not _texts(rest.get(name, [])):
             faults.append(fault((name,), f"is {shown(rest.pop(name))}; it must be a list of strings"))
     known = GCLOUD_KEYS | {"worker_pool_spec"}
-    faults += [unknown_key((key,), known) for key in rest if key not in known]
+    unknown = [key for key in rest if key not in known]
+    faults += [unknown_key((key,), known, before=number) for number, key in enumerate(unknown)]
     return {key: item for key, item in rest.items() if key in known}
 
 
 def _argv_flags(rest: dict[str, Any], raw: RawRequest, config: object, faults: list[Fault]) -> dict[str, Any]:
     argv = rest.pop("argv")
-    faults += [unknown_key((key,), FORMS) for key in rest]
+    faults += [unknown_key((key,), FORMS, before=number) for number, key in enumerate(rest)]
     if not _texts(argv):
         faults.append(fault(("argv",), f"is {shown(argv)}; it must be a list of strings"))
         return {}

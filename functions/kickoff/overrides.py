@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kickoff.errors import Fault, InvalidRequest
-from kickoff.faults import KeyPath, dotted, fault, nearest, schema_faults, shown, unknown_key
+from kickoff.faults import MAX_FAULTS, KeyPath, bounded, dotted, fault, nearest, schema_faults, shown, unknown_key
 from kickoff.recipe_models import Job, Recipe, output_fault
 from kickoff.templates import VALUES, left_over_name, unknown_values
 
@@ -65,7 +65,7 @@ def _flat(values: Mapping[str, object], faults: list[Fault]) -> Iterator[tuple[K
         name = ALIASES.get(key, key)
         head, _, tail = name.partition(".")
         if head not in Job.model_fields:
-            faults.append(unknown_key((key,), [*Job.model_fields, "idempotency_key"]))
+            faults.append(unknown_key((key,), [*Job.model_fields, "idempotency_key"], before=len(faults)))
         elif tail:
             yield (head, tail), value
         elif name in _NESTED and isinstance(value, Mapping):
@@ -99,9 +99,9 @@ def _cast(name: str, path: KeyPath, value: object, faults: list[Fault]) -> Any:
 
 def _placeholder(name: str, value: str, faults: list[Fault]) -> None:
     if unknown := unknown_values(value):
-        faults.append(fault((name,), f"still holds the placeholder {{{unknown[0]}}}"))
+        faults.append(fault((name,), f"still holds the placeholder {shown('{' + unknown[0] + '}')}"))
     elif (found := left_over_name(value)) and found.strip("{}") not in VALUES:
-        faults.append(fault((name,), f"still holds the placeholder {found!r}; put the real value there"))
+        faults.append(fault((name,), f"still holds the placeholder {shown(found)}; put the real value there"))
 
 
 def build_job(recipe: Recipe, overrides: Overrides) -> Job:
@@ -116,7 +116,7 @@ def build_job(recipe: Recipe, overrides: Overrides) -> Job:
     try:
         job = Job.model_validate(tree)
     except ValidationError as error:
-        raise InvalidRequest.from_faults(schema_faults(error, Job)) from None
+        raise InvalidRequest.from_faults(bounded(schema_faults(error, Job))) from None
     if problem := output_fault(job.output):
         raise InvalidRequest.from_faults([fault(("output",), problem)])
     return job
@@ -125,10 +125,10 @@ def build_job(recipe: Recipe, overrides: Overrides) -> Job:
 def forbidden_overrides(recipe: Recipe, overrides: Overrides) -> Iterator[Fault]:
     """What the recipe's `allow` does not let a message change."""
     allow = recipe.allow
-    for name, value in overrides.items():
+    for number, (name, value) in enumerate(overrides.items()):
         if not _allowed(name, allow.override):
             listed = ", ".join(allow.override) or "nothing"
-            close = nearest(name, allow.override) if name.partition(".")[0] in _FREE else ""
+            close = nearest(name, allow.override) if name.partition(".")[0] in _FREE and number < MAX_FAULTS else ""
             yield fault((name,), f"may not be overridden; recipe {recipe.name} allows {listed}{close}")
         elif name == "machine_type" and allow.machine_type and value not in allow.machine_type:
             yield fault((name,), f"is {shown(value)}; recipe {recipe.name} allows {', '.join(allow.machine_type)}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kickoff.errors import Fault
-from kickoff.faults import KeyPath, fault, unknown_key
+from kickoff.faults import KeyPath, fault, shown, unknown_key
 from kickoff.gcloud_request import read_gcloud
 from kickoff.labels import label_faults
 from kickoff.raw_forms import FORMS, RawRequest, read_flat_job, read_place
@@ -42,7 +42,7 @@ def _read(form: str, rest: dict[str, Any], raw: RawRequest, reader: Reader, faul
         key = "custom_job" if "custom_job" in rest else "customJob"
         raw.path = (key,)
         raw.custom_job = reader.message("CustomJob", rest.pop(key), raw.path)
-        faults += [unknown_key((each,), FORMS) for each in rest]
+        faults += [unknown_key((each,), FORMS, before=number) for number, each in enumerate(rest)]
     elif form == "job_spec":
         raw.custom_job = reader.message("CustomJob", rest, ())
     elif form == "worker_pool_specs":
@@ -67,9 +67,13 @@ def _text_faults(raw: RawRequest) -> Iterator[Fault]:
         shown_path = where if raw.camel else tuple(snake(part) if isinstance(part, str) else part for part in where)
         shown_path = shown_path if raw.spec_key or where[0] != "jobSpec" else shown_path[1:]
         if found := _placeholder(where, text, raw.custom_job):
-            yield fault((*raw.path, *shown_path), f"still holds the placeholder {found!r}; put the real value there")
+            yield fault(
+                (*raw.path, *shown_path), f"still holds the placeholder {shown(found)}; put the real value there"
+            )
         elif where[-1] == "name" and "env" in where and text.startswith(RESERVED_ENV):
-            yield fault((*raw.path, *shown_path), f"is {text!r}; {RESERVED_ENV}* is kept for Kickoff's own variables")
+            yield fault(
+                (*raw.path, *shown_path), f"is {shown(text)}; {RESERVED_ENV}* is kept for Kickoff's own variables"
+            )
 
 
 def _placeholder(where: KeyPath, text: str, job: Mapping[str, Any]) -> str:
@@ -87,11 +91,14 @@ def _placeholder(where: KeyPath, text: str, job: Mapping[str, Any]) -> str:
 
 def _unrelated(found: list[Fault], known: list[Fault]) -> Iterator[Fault]:
     """Less what only follows from a value that could not be read: faults above or below a known one."""
-    paths = [each.path for each in known if each.path]
+    paths = {each.path for each in known if each.path}
+    above = {outer for path in paths for outer in _outer(path)}
     for each in found:
-        if not any(_within(each.path, path) or _within(path, each.path) for path in paths):
+        if each.path not in above and not paths.intersection(_outer(each.path)):
             yield each
 
 
-def _within(inner: str, outer: str) -> bool:
-    return inner.startswith(outer) and inner[len(outer) : len(outer) + 1] in ("", ".", "[")
+def _outer(path: str) -> list[str]:
+    """The path and all that it lies in: ``a[0].b`` -> ``a``, ``a[0]``, ``a[0].b``."""
+    ends = [index for index, character in enumerate(path) if character in ".["]
+    return [path[:end] for end in (*ends, len(path))]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from kickoff.errors import Fault, Forbidden, InvalidRequest
-from kickoff.faults import fault, nearest, shown
+from kickoff.faults import bounded, fault, nearest, shown
 from kickoff.labels import label_faults
 from kickoff.overrides import Overrides, build_job, forbidden_overrides, parse_overrides
 from kickoff.raw_forms import FORMS, RawRequest, find_form
@@ -25,6 +25,8 @@ from kickoff.spec_values import strings
 MAX_KEY = 256
 MAX_BYTES = 256 * 1024
 """A run document holds the request and the job, and Firestore's limit is 1 MiB."""
+MAX_VALUES = 5000
+"""Objects, lists, texts and numbers."""
 _TRANSPORT = ("ce-", "googclient_", "CloudPubSubDeadLetter")
 _TRANSPORT_NAMES = frozenset({"content-type", "contentType"})
 _ENVELOPE_ALIASES = {"idempotencyKey": "idempotency_key"}
@@ -66,7 +68,7 @@ def build_request(recipe: Recipe, overrides: Overrides | None = None) -> Trainin
     faults: list[Fault] = []
     found = parse_overrides(overrides or {}, faults)
     if faults:
-        raise InvalidRequest.from_faults(faults)
+        raise InvalidRequest.from_faults(bounded(faults))
     dataset = build_job(recipe, found).dataset or ""
     return TrainingRequest(kind="recipe", recipe=recipe.name, form="recipe", overrides=found, dataset=dataset)
 
@@ -94,7 +96,7 @@ def parse_request(payload: object, recipes: Recipes, attributes: Mapping[str, st
         return _short_form(values, recipes, key, form or FORMS["recipe"], faults)
     raw = read_raw(found, values, faults) if found else RawRequest()
     if faults:
-        raise InvalidRequest.from_faults(faults)
+        raise InvalidRequest.from_faults(bounded(faults))
     return TrainingRequest(
         kind="custom_job",
         recipe=CUSTOM,
@@ -110,9 +112,13 @@ def parse_request(payload: object, recipes: Recipes, attributes: Mapping[str, st
 
 
 def _unsendable(payload: object) -> str:
-    """What can be read from JSON and not be stored or sent again."""
+    """What can be read from JSON and not be stored or sent again, or costs too much to judge."""
     try:
         size = len(json.dumps(payload, ensure_ascii=False, allow_nan=False).encode())
+        if size > MAX_BYTES:
+            return f"it has {size} bytes, and at most {MAX_BYTES} are possible"
+        if (count := _count(payload)) > MAX_VALUES:
+            return f"it has {count} values, and at most {MAX_VALUES} are possible"
         if any("\0" in text for _, text in strings(payload)):
             return "it must be text without NUL, which no argument or variable can hold"
     except UnicodeEncodeError:
@@ -121,7 +127,12 @@ def _unsendable(payload: object) -> str:
         return "it must be plain JSON, without NaN and Infinity"
     except RecursionError:
         return "it nests too deeply"
-    return "" if size <= MAX_BYTES else f"it has {size} bytes, and at most {MAX_BYTES} are possible"
+    return ""
+
+
+def _count(value: object) -> int:
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_count, inner))
 
 
 def _request_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
@@ -170,9 +181,9 @@ def _short_form(values: dict[str, Any], recipes: Recipes, key: str, form: str, f
         if recipe.when.message is None:
             forbidden.append(fault(("recipe",), f"is {recipe.name!r}, which takes no messages: its when: names none"))
     if faults:
-        raise InvalidRequest.from_faults([*faults, *forbidden])
+        raise InvalidRequest.from_faults(bounded([*faults, *forbidden]))
     if forbidden:
-        raise Forbidden.from_faults(forbidden)
+        raise Forbidden.from_faults(bounded(forbidden))
     return TrainingRequest(
         kind="recipe",
         recipe=str(name),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kickoff.errors import Fault
-from kickoff.faults import KeyPath, fault, nearest, shown, unknown_key
+from kickoff.faults import MAX_FAULTS, KeyPath, fault, nearest, shown, unknown_key
 from kickoff.spec_fields import ENUMS, MESSAGES, OUTPUT_ONLY, snake
 from kickoff.templates import left_over_name
 
@@ -22,6 +22,12 @@ _HINTS = {
 
 _COMMON = frozenset({"name", "value", "key", "values", "path", "server", "domain", "models"})
 """Field names that say too little for a hint where they belong."""
+
+_HOMES: dict[str, list[str]] = {}
+"""Field, in either spelling -> the messages that have it."""
+for _message, _fields in MESSAGES.items():
+    for _name in {spelling for each in _fields for spelling in (each, snake(each))}:
+        _HOMES.setdefault(_name, []).append(_message)
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _SECONDS = re.compile(r"([0-9]{1,12})s", re.ASCII)
@@ -70,7 +76,9 @@ class Reader:
             self._add((*path, key), "is set by Vertex AI alone; leave it out")
         else:
             choices = fields if self.camel and not self.snake else [snake(name) for name in fields]
-            self.faults.append(_misplaced(kind, key, path) or unknown_key((*path, key), choices))
+            self.faults.append(
+                _misplaced(kind, key, path) or unknown_key((*path, key), choices, before=len(self.faults))
+            )
         return ""
 
     def _field(self, kind: str, value: object, path: KeyPath, name: str) -> Any:
@@ -126,7 +134,7 @@ class Reader:
         if isinstance(value, str) and value in names:
             return value if names[value] else None
         allowed = [name for name, number in names.items() if number]
-        close = nearest(value, allowed)
+        close = nearest(value, allowed) if len(self.faults) < MAX_FAULTS else ""
         limit = f"one of {', '.join(allowed)}" if len(allowed) <= 8 or not close else "a name of the API's enum"
         self._add(path, f"is {shown(value)}; it must be {limit}{close}")
         return None
@@ -162,7 +170,7 @@ def _misplaced(kind: str, key: str, path: KeyPath) -> Fault | None:
     """A field of another message: `env` on a pool, `serviceAccount` on a container."""
     if key in _COMMON:
         return None
-    homes = [other for other, fields in MESSAGES.items() if key in fields or key in map(snake, fields)]
+    homes = _HOMES.get(key, [])
     if not homes or kind in homes:
         return None
     return fault((*path, key), f"is a field of {' and '.join(homes)}, not of {kind}; move it there")

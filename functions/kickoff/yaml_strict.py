@@ -7,7 +7,7 @@ anchors without bound. Here scalars follow YAML 1.2's core schema, and the rest 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -18,7 +18,13 @@ MAX_CHARACTERS = 256 * 1024
 MAX_DEPTH = 20
 
 
-class _Loader(yaml.SafeLoader):
+if TYPE_CHECKING:
+    _SafeLoader = yaml.SafeLoader
+else:  # libyaml is some ten times as fast, where PyYAML was built with it
+    _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SafeLoader):
     """SafeLoader with the scalars of YAML 1.2."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  as in PyYAML

@@ -1,6 +1,7 @@
 """Messages in every form; bad ones get every fault at once, in words, and never raise anything else."""
 
 import json
+import time
 from copy import deepcopy
 from random import Random
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kickoff.errors import Forbidden, InvalidRequest, PermanentError
+from kickoff.faults import MAX_FAULTS
 from kickoff.policy import check_policy
 from kickoff.request import TrainingRequest, build_request, parse_request
 from kickoff.runs import CUSTOM
@@ -80,7 +82,7 @@ def test_what_is_no_count(value: object) -> None:
         ),
         ({"scheduling": {"retries": 3}}, "scheduling.retries is not a known key"),
         ({"args": {"data": "gs://{your-gcs-bucket}/x"}}, "args.data still holds the placeholder '{your-gcs-bucket}'"),
-        ({"args": {"data": "{secret}"}}, "args.data still holds the placeholder {secret}"),
+        ({"args": {"data": "{secret}"}}, "args.data still holds the placeholder '{secret}'"),
         ({"dataset": "file:///etc/passwd"}, "dataset is 'file:///etc/passwd'; it must be gs://bucket/root/"),
         ({"labels": {"Team": "x"}}, "labels.Team is not a label key"),
         ({"labels": {"kickoff-run": "x"}}, "labels.kickoff-run begins with kickoff-, which is kept"),
@@ -307,7 +309,7 @@ def container(**changes: Any) -> dict[str, Any]:
             "custom_job.name is set by Vertex AI alone",
         ),
         ({"custom_job": {"job_spec": {"worker_pool_specs": [POOL]}}, "foo": 1}, "foo is not a known key"),
-        ({"gcloud_config": "a: ["}, "gcloud_config:1: is not valid YAML"),
+        ({"gcloud_config": "a: ["}, "is not valid YAML"),
         ({"gcloud_config": "#" * 40000}, "has 40000 characters; as text it may have 32768"),
         ({"gcloud_config": 5}, "gcloud_config is 5"),
         ({"worker_pool_spec": [5]}, "worker_pool_spec is [5]; it must be a list of strings"),
@@ -428,6 +430,32 @@ def test_real_requests_with_values_spoiled_are_judged_to_the_end(seed: int) -> N
             check_policy(job, None, POLICY, SETTINGS, recipes=RECIPES)
         except PermanentError as error:
             assert error.faults
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"recipe": "any", **{f"k{n}": 1 for n in range(4900)}},
+        {"recipe": "any", "args": {f"k{n}": True for n in range(4900)}},
+        {"recipe": "any", "labels": {f"K{n}": "V" for n in range(4900)}},
+        {"worker_pool_specs": [{f"k{n}": 1 for n in range(4900)}]},
+        {"worker_pool_specs": [{"machine_spec": {"accelerator_type": "A"}}] * 1600},
+        container(args=[1] * 4900),
+        container(env=[{}] * 4900),
+        {"worker_pool_spec": [",".join(f"a{n}=b" for n in range(30_000))]},
+        ["gcloud", "ai", "custom-jobs", "create", *(f"--x{n}" for n in range(4900))],
+        {"gcloud_config": "a: [" + "a," * 16_000 + "]"},
+        {"k" * 200_000: 1},
+        {"recipe": "any", "args": {"a": "{" + "a" * 200_000 + "}"}},
+        {"worker_pool_specs": [{}] * 60_000},
+    ],
+)
+def test_a_hostile_payload_is_refused_soon_and_briefly(payload: object) -> None:
+    started = time.monotonic()
+    found = faults(payload)
+
+    assert time.monotonic() - started < 20
+    assert len(found) <= MAX_FAULTS + 1 and len("\n".join(found)) < 100_000
 
 
 def test_a_deep_payload_is_refused() -> None:
