@@ -107,7 +107,7 @@ def _note(run: Run) -> str:
         return run.faults[0].message + more
     if run.model_missing:
         return "the job succeeded, and left no model"
-    return run.job.error if run.job else ""
+    return run.job.error if run.job and run.state is not State.CANCELLED else ""
 
 
 @dataclass(frozen=True)
