@@ -102,6 +102,7 @@ def test_entries_come_in_pages_and_either_order(caller: Caller, job_id: str) -> 
     second = caller.post("/v2/entries:list", body | {"pageToken": first["nextPageToken"]})[1]
     assert (len(first["entries"]), len(second["entries"])) == (10, 4)
     assert "nextPageToken" not in second
+    assert caller.post("/v2/entries:list", body | {"pageToken": "3"})[0] == 400
     backwards = entries(caller, job_id, orderBy="timestamp desc")
     assert backwards == (first["entries"] + second["entries"])[::-1]
 

@@ -62,11 +62,18 @@ class Logs:
 
     def entries(self, job_id: str) -> Iterator[Json]:
         """Every entry of a job, oldest first."""
+        return (entry for _, entry in self.entries_from(job_id, 0))
+
+    def entries_from(self, job_id: str, offset: int) -> Iterator[tuple[int, Json]]:
+        """Entries from a byte offset on, each with the offset after it. Raises ValueError for one inside a line."""
         try:
-            with (self.folder / job_id / "entries.jsonl").open() as log:
+            with (self.folder / job_id / "entries.jsonl").open("rb") as log:
+                log.seek(offset)
                 for line in log:
-                    if line.endswith("\n"):
-                        yield json.loads(line)
+                    if not line.endswith(b"\n"):
+                        return
+                    offset += len(line)
+                    yield offset, json.loads(line)
         except FileNotFoundError:
             return
 
