@@ -12,6 +12,7 @@ from trainer.inputs import Inputs
 from trainer.milestones import Milestones
 from trainer.models import build_model
 from trainer.report import draw_confusion, model_card
+from trainer.storage import explained
 
 
 def write(
@@ -25,7 +26,8 @@ def write(
     picture = None if reached.confusion is None else draw_confusion(reached.confusion, inputs.dataset.classes)
     if picture is not None:
         documents["confusion_matrix.png"] = picture
-    export(model, image_size(options), inputs.dataset.classes, documents, options.output)
+    with explained("write", options.output):
+        export(model, image_size(options), inputs.dataset.classes, documents, options.output)
 
 
 def plain_model(options: Options, inputs: Inputs, values: Sequence[Any]) -> Any:

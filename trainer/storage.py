@@ -154,6 +154,8 @@ def explained(action: str, uri: str) -> Iterator[None]:
     except OSError as error:
         raise _explain_os_error(action, uri, error) from error
     except Exception as error:
+        if "No space left on device" in str(error):  # as TensorFlow and h5py say it
+            raise StorageFailed(f"cannot {action} {uri}: the disk is full") from error
         if not type(error).__module__.startswith(("google.", "requests.", "urllib3.")):
             raise
         raise _explain_google_error(action, uri, error) from error

@@ -10,7 +10,6 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.cluster import Cluster
-from trainer.errors import InvalidArguments
 
 
 def list_devices(cpu_devices: int) -> list[str]:
@@ -59,21 +58,3 @@ def resolver(cluster: Cluster) -> Any:
     return tf.distribute.cluster_resolver.SimpleClusterResolver(
         cluster_spec(cluster), task_type=cluster.task_type, task_id=cluster.task_index, rpc_layer="grpc"
     )
-
-
-def check_devices(strategy: Any, cluster: Cluster, devices: int) -> None:
-    """Refuses replicas with unequal numbers of accelerators: they would wait for each other for ever.
-
-    Collective: every worker calls it. `devices` is this worker's number of GPUs.
-    """
-    workers = len(cluster.synchronous)
-    if workers < 2:
-        return
-
-    def gather() -> Any:
-        return tf.distribute.get_replica_context().all_gather(tf.constant([max(devices, 1)], tf.int32), axis=0)
-
-    seen = tf.function(lambda: strategy.run(gather), autograph=False)()
-    counts = set(strategy.experimental_local_results(seen)[0].numpy().tolist())
-    if len(counts) > 1:
-        raise InvalidArguments(f"the replicas have {sorted(counts)} GPUs each; every machine needs the same number")

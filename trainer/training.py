@@ -23,7 +23,7 @@ from trainer.pipeline import training_batches, validation_batches, validation_st
 from trainer.progress import Events, format_epoch, say, warn
 from trainer.rendezvous import wait_for_peers
 from trainer.schedule import Position, Schedule
-from trainer.strategies import check_devices, create_strategy, list_devices
+from trainer.strategies import create_strategy, list_devices
 from trainer.summaries import Summaries
 from trainer.termination import Termination
 
@@ -70,9 +70,8 @@ def train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> Non
 def _strategy(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> Any:
     devices = list_devices(int(environ.get("KICKOFF_CPU_DEVICES") or 0))
     name = select_strategy(options.strategy, cluster, len(devices))
-    left = wait_for_peers(cluster, options.peer_timeout) if name == "multi-worker" else 0
+    left = wait_for_peers(cluster, options.peer_timeout, len(devices)) if name == "multi-worker" else 0
     strategy = create_strategy(name, cluster, devices, left)
-    check_devices(strategy, cluster, len(devices))
     say(f"strategy {name}: {cluster}, {strategy.num_replicas_in_sync} replicas, {len(devices) or 'no'} accelerators")
     return strategy
 

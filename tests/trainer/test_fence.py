@@ -1,10 +1,14 @@
 """One job of a run trains, whatever races there were before."""
 
+import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from tests.trainer.conftest import Launch
+from trainer.errors import AccessDenied
 from trainer.fence import fence_uri, wins
 
 
@@ -35,3 +39,37 @@ def test_a_duplicate_ends_well_and_touches_nothing(tmp_path: Path, digits: Path,
     assert replica.wait(30) == 0
     assert replica.text.startswith("duplicate: ")
     assert [path.name for path in tmp_path.iterdir()] == ["winner"]
+
+
+class _Denied(BaseHTTPRequestHandler):
+    """Cloud Storage as it answers a service account that has no role."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = json.dumps({"error": {"code": 403, "message": "does not have storage.objects.create access"}}).encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_denied_bucket_is_said_in_one_line_before_anything_is_trained(launch: Launch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Denied) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        env = {
+            "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{server.server_port}",
+            "AIP_MODEL_DIR": "gs://closed/run/model/",
+            "CLOUD_ML_JOB_ID": "1",
+            "CLOUD_ML_PROJECT_ID": "kickoff-local",
+        }
+        (replica,) = launch(["--model=digits", "--data=gs://closed/data/"], env=env)
+        status = replica.wait(60)
+        server.shutdown()
+    assert status == AccessDenied.exit_status, replica.text
+    assert len(replica.lines) == 1
+    assert replica.text.startswith(
+        "trainer: cannot create gs://closed/run/winner: the service account is denied access"
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer.conftest import free_ports
 from trainer.cluster import Cluster
-from trainer.errors import PeerAbsent
+from trainer.errors import InvalidArguments, PeerAbsent
 from trainer.rendezvous import wait_for_peers
 
 
@@ -53,6 +53,24 @@ def test_the_peer_that_never_comes_is_named() -> None:
 def gives_up(cluster: Cluster) -> None:
     with pytest.raises(PeerAbsent):
         wait_for_peers(cluster, 1.0)
+
+
+def test_unequal_numbers_of_accelerators_are_refused() -> None:
+    chief, worker, _ = clusters(3)
+    said: list[str] = []
+
+    def replica(cluster: Cluster, accelerators: int) -> None:
+        try:
+            wait_for_peers(cluster, 1.5, accelerators)
+        except (InvalidArguments, PeerAbsent) as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=replica, args=values) for values in ((chief, 2), (worker, 4))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert any("accelerators" in words and "all need the same number" in words for words in said), said
 
 
 def test_a_single_process_waits_for_nobody() -> None:
