@@ -43,7 +43,7 @@ def parse_log_entry(entry: Mapping[str, Any], message: PubsubMessage) -> JobHint
     job_id = labels.get("job_id")
     if not (isinstance(job_id, str) and _ID.fullmatch(job_id)):
         raise malformed("resource.labels.job_id", f"is {describe(job_id)}; it must be a job's id")
-    text = entry.get("textPayload", _dict(entry, "jsonPayload").get("message"))
+    text = entry.get("textPayload") or _dict(entry, "jsonPayload").get("message")
     return JobHint(
         kind="log",
         job_id=job_id,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kickoff.errors import MalformedEvent
-from kickoff.event_types import Event, Ignored, Message, Tick, Upload
+from kickoff.event_types import Event, Ignored, JobHint, Message, Tick, Upload
 from kickoff.events import MAX_REQUEST, parse_event
 
 from tests.kickoff.event_cases import load_cases
@@ -299,3 +299,60 @@ def test_where_a_notification_came_from() -> None:
     message["attributes"] |= {"notificationConfig": "projects/_/buckets/acme-data/notificationConfigs/1"}  # type: ignore[operator]
     event = _push(message, subscription="projects/p/subscriptions/s")
     assert isinstance(event, Upload) and event.source.endswith("notificationConfigs/1")
+
+
+def _log(entry: dict[str, Any]) -> Event:
+    message = {
+        "messageId": "1",
+        "publishTime": "2026-01-02T03:04:05Z",
+        "data": base64.b64encode(json.dumps(entry).encode()).decode(),
+    }
+    return _push(message)
+
+
+def _service_line(**changes: Any) -> dict[str, Any]:
+    labels = {"job_id": "77", "project_id": "p", "task_name": "service", **changes.pop("labels", {})}
+    return {
+        "logName": "l",
+        "textPayload": "Job is running.",
+        "resource": {"type": "ml_job", "labels": labels},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("job_id", [77, None, "", "a/b", "x" * 129])
+def test_a_line_must_name_its_job(job_id: Any) -> None:
+    with pytest.raises(MalformedEvent, match=r"resource\.labels\.job_id is"):
+        _log(_service_line(labels={"job_id": job_id}))
+
+
+def test_what_is_read_from_a_line() -> None:
+    line = _log(_service_line(timestamp="2026-01-02T03:04:00Z", severity="ERROR"))
+    assert isinstance(line, JobHint) and line.data == {"text": "Job is running.", "severity": "ERROR"}
+    assert (line.job_id, line.project, line.time) == ("77", "p", datetime(2026, 1, 2, 3, 4, tzinfo=UTC))
+    structured = _log(_service_line(textPayload=None, jsonPayload={"message": "Job failed."}))
+    assert isinstance(structured, JobHint) and structured.data["text"] == "Job failed."
+    assert structured.time == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)  # published: the entry does not say
+
+
+@pytest.mark.parametrize("payload", [{"recipe": "flowers", "resource": {}}, {"recipe": "flowers", "textPayload": "x"}])
+def test_a_request_with_a_word_of_log_entries_is_a_request(payload: dict[str, Any]) -> None:
+    assert isinstance(_log(payload), Message)
+
+
+@pytest.mark.parametrize(("label", "run_id"), [("flowers-0123", "flowers-0123"), ("../x", ""), ("A", ""), ("", "")])
+def test_the_label_of_a_created_job_names_the_run(label: str, run_id: str) -> None:
+    payload = {
+        "methodName": "google.cloud.aiplatform.v1beta1.JobService.CreateCustomJob",
+        "request": {"customJob": {"labels": {"kickoff-run": label}}},
+        "response": {"name": "projects/12/locations/r/customJobs/77"},
+        "authenticationInfo": {"principalEmail": "a@b"},
+    }
+    hint = _log({"logName": "l", "protoPayload": payload})
+    assert isinstance(hint, JobHint) and (hint.kind, hint.run_id, hint.job_id, hint.location) == (
+        "audit",
+        run_id,
+        "77",
+        "r",
+    )
+    assert hint.data == {"method": "CreateCustomJob", "principal": "a@b"}
