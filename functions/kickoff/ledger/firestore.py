@@ -15,6 +15,7 @@ from typing import Any
 
 from google.api_core import exceptions
 from google.api_core.datetime_helpers import DatetimeWithNanoseconds
+from google.api_core.retry import Retry, if_exception_type
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import firestore
 from google.cloud.firestore_v1.base_query import FieldFilter
@@ -30,13 +31,18 @@ _LAST = "\U0010ffff"
 
 
 class FirestoreLedger:
-    """`timeout` is the deadline of each call in seconds; writes are never retried inside, so that an
-    AlreadyExists or Conflict is never the answer to one's own first try."""
+    """`timeout` is the deadline of each call in seconds.
+
+    Writes are never retried inside, so that AlreadyExists or Conflict is never the answer to one's own first try.
+    """
 
     def __init__(self, project: str, database: str = "(default)", timeout: float = 20.0) -> None:
         with _translated():
             self._db = firestore.Client(project=project, database=database)
         self._timeout = timeout
+        # The client's own retry of a read goes on for 300 s, longer than a push waits for its answer.
+        passing = if_exception_type(exceptions.ServiceUnavailable, exceptions.InternalServerError, exceptions.Aborted)
+        self._patience: dict[str, Any] = {"retry": Retry(predicate=passing, timeout=timeout), "timeout": timeout}
 
     def create_run(self, run: Run) -> Run:
         with around("ledger.create_run"), _translated(f"run {run.run_id}"):
@@ -45,7 +51,7 @@ class FirestoreLedger:
 
     def get_run(self, run_id: str) -> Run | None:
         with _translated():
-            snapshot = self._runs.document(run_id).get(timeout=self._timeout)
+            snapshot = self._runs.document(run_id).get(**self._patience)
         return _run(snapshot) if snapshot.exists else None
 
     def replace_run(self, run: Run, *, claim: Sequence[str] = ()) -> Run:
@@ -73,15 +79,15 @@ class FirestoreLedger:
     ) -> list[Run]:
         if job_id:  # at most a few: no composite index for them
             with _translated():
-                found = self._runs.where(filter=FieldFilter("job_id", "==", job_id)).get(timeout=self._timeout)
+                found = self._runs.where(filter=FieldFilter("job_id", "==", job_id)).get(**self._patience)
             runs = [run for run in map(_run, found) if (not states or run.state in states)]
             runs = [run for run in runs if not recipe or run.recipe == recipe]
             return sorted(runs, key=lambda run: (run.created, run.run_id), reverse=not oldest_first)[:limit]
         query = self.build_query(states, recipe, due_before, oldest_first)
         with _translated():
             if after:
-                query = query.start_after(self._runs.document(after).get(timeout=self._timeout))
-            return [_run(snapshot) for snapshot in query.limit(limit).get(timeout=self._timeout)]
+                query = query.start_after(self._runs.document(after).get(**self._patience))
+            return [_run(snapshot) for snapshot in query.limit(limit).get(**self._patience)]
 
     def build_query(
         self, states: Collection[State], recipe: str, due_before: datetime | None, oldest_first: bool
@@ -95,7 +101,7 @@ class FirestoreLedger:
 
     def count_runs(self, *, states: Collection[State] = (), recipe: str = "") -> int:
         with _translated():
-            return int(self._filtered(states, recipe).count().get(timeout=self._timeout)[0][0].value)
+            return int(self._filtered(states, recipe).count().get(**self._patience)[0][0].value)
 
     def create_document(self, collection: str, id: str, data: dict[str, Any]) -> Document:
         fields = _document_fields(collection, id, data)
@@ -105,7 +111,7 @@ class FirestoreLedger:
 
     def get_document(self, collection: str, id: str) -> Document | None:
         with _translated():
-            snapshot = self._place(collection, id).get(timeout=self._timeout)
+            snapshot = self._place(collection, id).get(**self._patience)
         return _document(collection, snapshot) if snapshot.exists else None
 
     def replace_document(self, document: Document) -> Document:
@@ -133,7 +139,7 @@ class FirestoreLedger:
         if after:
             query = query.where(filter=FieldFilter("id", ">", after))
         with _translated():
-            return [_document(collection, snapshot) for snapshot in query.get(timeout=self._timeout)]
+            return [_document(collection, snapshot) for snapshot in query.get(**self._patience)]
 
     def close(self) -> None:
         self._db.close()
