@@ -68,4 +68,4 @@ def read(request: "flask.Request") -> Any:
     """The event in the envelope. Raises MalformedEvent."""
     from kickoff.events import parse_event
 
-    return parse_event(request.method, request.path, dict(request.headers), request.get_data())
+    return parse_event(request.method, request.full_path.rstrip("?"), dict(request.headers), request.get_data())
