@@ -50,10 +50,10 @@ class Vertex:
         from google.protobuf import json_format
 
         job = CustomJob()
-        labelled = {**custom_job, "labels": {**custom_job.get("labels", {}), NONCE_LABEL: nonce}}
         try:
-            json_format.ParseDict(labelled, CustomJob.pb(job))
-        except json_format.ParseError as error:
+            labels = {**custom_job.get("labels", {}), NONCE_LABEL: nonce}
+            json_format.ParseDict({**custom_job, "labels": labels}, CustomJob.pb(job))
+        except (json_format.ParseError, AttributeError, TypeError, ValueError) as error:
             raise JobRejected(f"the CustomJob is not valid: {error}") from error
         client, timeout = self._client(region), self._settings.create_timeout
         with around("vertex.create"), _classified():

@@ -1,5 +1,6 @@
 """The sweep against the JobService emulator: what no event told."""
 
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -82,14 +83,32 @@ def test_two_sweeps_at_once_do_everything_once(lab: Lab) -> None:
 
 
 def test_one_poisoned_run_is_reported_and_postponed_and_the_others_go_on(lab: Lab) -> None:
-    poisoned, fine = lab.queued("poisoned"), lab.queued("fine")
-    fault = {**poisoned.custom_job, "labels": 7}
-    lab.ledger.replace_run(poisoned.model_copy(update={"custom_job": fault}))
-    report = lab.sweep()
-    assert len(report.errors) == 1
-    assert report.errors[0].startswith(f"run {poisoned.run_id}: ")
-    assert lab.run(fine).state in GOING
-    assert lab.sweep().quiet, "it does not stand before the others in every pass"
+    poisoned, fine = (lab.submit(lab.queued(name, image="instant")) for name in ("poisoned", "fine"))
+    _await_end(lab, poisoned)
+    _await_end(lab, fine)
+    lab.ledger.replace_run(poisoned.model_copy(update={"next_attempt_at": lab.time}))
+
+    def record(run: Run) -> Run:
+        if run.run_id == poisoned.run_id:
+            raise RuntimeError("a bug")
+        return lab.record(run)
+
+    report = lab.sweep(record=record)
+    assert set(report.errors) == {f"run {poisoned.run_id}: RuntimeError: a bug"}
+    assert lab.run(fine).state is State.SUCCEEDED
+    due = lab.run(poisoned).due
+    assert due and due > lab.time, "it does not stand before the others in every pass"
+
+
+def test_a_record_that_cannot_be_read_hides_no_other(lab: Lab) -> None:
+    lab.queued("newer")
+    db = sqlite3.connect(lab.folder / "runs.db")
+    with db:
+        db.execute("UPDATE runs SET record = replace(record, '\"schema_version\":1', '\"schema_version\":99')")
+    db.close()
+    run = lab.queued("fine")
+    assert lab.sweep().errors == []
+    assert lab.run(run).state in GOING
 
 
 def test_a_step_that_fails_does_not_stop_the_others(lab: Lab) -> None:

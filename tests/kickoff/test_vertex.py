@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from google.auth.credentials import AnonymousCredentials
@@ -47,8 +48,15 @@ def test_a_list_of_several_pages_is_read_to_its_end(lab: Lab) -> None:
 
 
 def test_a_job_that_cannot_be_written_as_a_message_is_refused_before_it_is_sent(lab: Lab) -> None:
-    with pytest.raises(JobRejected, match="replicaCounts"):
-        lab.vertex.create(lab.project, "us-central1", {"jobSpec": {"replicaCounts": 1}}, "aaaa")
+    wrong: list[dict[str, Any]] = [
+        {"jobSpec": {"replicaCounts": 1}},
+        {"labels": 7},
+        {"jobSpec": 7},
+        {"labels": {"a": 7}},
+    ]
+    for job in wrong:
+        with pytest.raises(JobRejected, match="the CustomJob is not valid"):
+            lab.vertex.create(lab.project, "us-central1", job, "aaaa")
 
 
 class Misbehaving(BaseHTTPRequestHandler):

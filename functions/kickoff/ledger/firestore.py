@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -22,7 +22,7 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 
 from kickoff.errors import LedgerUnavailable
 from kickoff.ledger.protocol import SLOTS, AlreadyExists, Conflict, Document
-from kickoff.ledger.records import decode_run, encode_data, encode_run, index_fields, sortable, with_slots
+from kickoff.ledger.records import decode_run, decode_runs, encode_data, encode_run, index_fields, sortable, with_slots
 from kickoff.points import around
 from kickoff.runs import Run, State
 
@@ -80,14 +80,14 @@ class FirestoreLedger:
         if job_id:  # at most a few: no composite index for them
             with _translated():
                 found = self._runs.where(filter=FieldFilter("job_id", "==", job_id)).get(**self._patience)
-            runs = [run for run in map(_run, found) if (not states or run.state in states)]
+            runs = [run for run in _decoded(found) if not states or run.state in states]
             runs = [run for run in runs if not recipe or run.recipe == recipe]
             return sorted(runs, key=lambda run: (run.created, run.run_id), reverse=not oldest_first)[:limit]
         query = self.build_query(states, recipe, due_before, oldest_first)
         with _translated():
             if after:
                 query = query.start_after(self._runs.document(after).get(**self._patience))
-            return [_run(snapshot) for snapshot in query.limit(limit).get(**self._patience)]
+            return _decoded(query.limit(limit).get(**self._patience))
 
     def build_query(
         self, states: Collection[State], recipe: str, due_before: datetime | None, oldest_first: bool
@@ -180,6 +180,10 @@ def _document_fields(collection: str, id: str, data: Mapping[str, Any]) -> dict[
 
 def _run(snapshot: Any) -> Run:
     return decode_run(snapshot.get("record"), _version(snapshot.update_time))
+
+
+def _decoded(snapshots: Iterable[Any]) -> list[Run]:
+    return decode_runs((snapshot.get("record"), _version(snapshot.update_time)) for snapshot in snapshots)
 
 
 def _document(collection: str, snapshot: Any) -> Document:

@@ -1,7 +1,8 @@
 """How a run is stored: one JSON text, and beside it the fields that are searched. Pure; the same for every store."""
 
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,8 @@ from pydantic_core import PydanticSerializationError
 from kickoff.errors import Fault, InvalidRequest, LedgerUnavailable
 from kickoff.ledger.protocol import MAX_BYTES
 from kickoff.runs import SCHEMA_VERSION, Run, State
+
+log = logging.getLogger("kickoff")
 
 ACTIVE = frozenset({State.SUBMITTING, State.SUBMITTED, State.RUNNING})
 """The states in which a run may hold slots."""
@@ -49,6 +52,17 @@ def decode_run(text: str, version: str, migrations: Mapping[int, Migration] = MI
         return Run.model_validate({**data, "version": version})
     except (KeyError, ValidationError) as error:
         raise LedgerUnavailable(f"run {data.get('run_id')} cannot be read: {error}") from error
+
+
+def decode_runs(rows: Iterable[tuple[str, str]]) -> list[Run]:
+    """Of (stored text, version) pairs those that can be read: one unreadable record must not hide all others."""
+    runs = []
+    for text, version in rows:
+        try:
+            runs.append(decode_run(text, version))
+        except LedgerUnavailable as error:
+            log.error("left out of a list: %s", error)  # noqa: TRY400
+    return runs
 
 
 def index_fields(run: Run) -> dict[str, str | None]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kickoff.errors import LedgerUnavailable
 from kickoff.ledger.protocol import SLOTS, AlreadyExists, Conflict, Document
-from kickoff.ledger.records import decode_run, encode_data, encode_run, index_fields, sortable, with_slots
+from kickoff.ledger.records import decode_run, decode_runs, encode_data, encode_run, index_fields, sortable, with_slots
 from kickoff.points import around
 from kickoff.runs import Run, State
 
@@ -112,7 +112,7 @@ class SqliteLedger:
             sql = f"SELECT {', '.join(order)}, record, version FROM runs WHERE {clauses} ORDER BY {by} LIMIT ?"
             found += self._read(sql, (*values, *one, limit))
         found.sort(key=lambda row: row[: len(order)], reverse=descending)
-        return [decode_run(row[-2], str(row[-1])) for row in found[:limit]]
+        return decode_runs((row[-2], str(row[-1])) for row in found[:limit])
 
     def count_runs(self, *, states: Collection[State] = (), recipe: str = "") -> int:
         where = ["recipe = ?"] if recipe else []
