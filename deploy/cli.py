@@ -6,15 +6,16 @@ from typing import Annotated
 import typer
 from kickoff.errors import KickoffError, TransientError
 
-from deploy.commands import ask, cloud, local, runs, vertex
+from deploy.commands import ask, cloud, local, runs, steer, vertex
 
 app = typer.Typer(
     name="kickoff",
     no_args_is_help=True,
     help="One upload, message or schedule becomes exactly one training job on Vertex AI, or on this laptop.",
+    epilog="Exit status: 0 done, 1 it failed or was refused, 2 wrong usage, 75 try again later, 130 Ctrl-C.",
     pretty_exceptions_enable=False,
 )
-for group in (local, runs, ask, cloud, vertex):
+for group in (local, runs, steer, ask, cloud, vertex):
     group.register(app)
 
 

@@ -18,7 +18,7 @@ from kickoff.logs import read_tails
 from kickoff.progress import Epoch
 from kickoff.runs import Change, Run, State
 from kickoff.settings import Settings
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from deploy.console import console
@@ -84,12 +84,15 @@ def upload_digits(endpoint: str) -> None:
 
 def watch(clients: Clients, run: Run, stack: Stack) -> Run:
     """Print states and epochs as they come; the record at its end."""
-    first = run.created
-    for news in follow(clients.ledger, run.run_id, _ENDS, stack.check):
-        if isinstance(news, Epoch):
-            console.print(f"   {describe_epoch(news)}")
-        else:
-            console.print(f"   {describe_change(news, first)}")
+    columns = (TextColumn("   {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("epochs", total=None)
+        for news in follow(clients.ledger, run.run_id, _ENDS, stack.check):
+            if isinstance(news, Epoch):
+                progress.update(task, total=news.epochs, completed=news.epoch)
+                console.print(f"   {describe_epoch(news)}")
+            else:
+                console.print(f"   {describe_change(news, run.created)}")
     ended = clients.ledger.get_run(run.run_id)
     assert ended is not None
     return ended
@@ -101,9 +104,8 @@ def describe_change(change: Change, first: Any) -> str:
 
 
 def describe_epoch(epoch: Epoch) -> str:
-    bar = "█" * round(20 * epoch.epoch / epoch.epochs)
     numbers = "  ".join(f"{name} {value:.4f}" for name, value in epoch.metrics.items() if value is not None)
-    return f"  epoch {epoch.epoch:2}/{epoch.epochs} {bar:20} {numbers}  {epoch.images_per_second or 0:.0f} images/s"
+    return f"  epoch {epoch.epoch:2}/{epoch.epochs}  {numbers}  {epoch.images_per_second or 0:.0f} images/s"
 
 
 def evaluate(stack: Stack, run: Run, folder: Path) -> dict[str, float]:

@@ -25,7 +25,10 @@ class RunRow:
     state: str
     created: datetime
     seconds: float | None
-    epoch: str
+    """From its creation to its end; None: it goes on, or never was."""
+    epoch: int | None
+    """Of `epochs`; None: none was reported."""
+    epochs: int | None
     accuracy: float | None
     job_id: str
     note: str
@@ -33,13 +36,18 @@ class RunRow:
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "created": self.created.isoformat()}
 
-    def cells(self) -> tuple[str, ...]:
+    @property
+    def going(self) -> bool:
+        return self.state in (State.SUBMITTING, State.SUBMITTED, State.RUNNING)
+
+    def cells(self, now: datetime) -> tuple[str, ...]:
+        seconds = (now - self.created).total_seconds() if self.going else self.seconds
         return (
             self.run_id,
             self.state,
             f"{self.created.astimezone():%m-%d %H:%M:%S}",
-            "" if self.seconds is None else f"{self.seconds:.0f} s",
-            self.epoch,
+            "" if seconds is None else f"{seconds:.0f} s",
+            f"{self.epoch}/{self.epochs}" if self.epoch else "",
             "" if self.accuracy is None else f"{self.accuracy:.4f}",
             self.note,
         )
@@ -110,7 +118,7 @@ def export_runs(ledger: Ledger, format: str, recipe: str) -> None:
 
 
 def _run_row(run: Run, ledger: Ledger) -> RunRow:
-    epochs = list_epochs(ledger, run.run_id)
+    epochs = list_epochs(ledger, run.run_id) if run.job else []
     accuracy = run.metrics.get("val_accuracy")
     if accuracy is None and epochs:
         accuracy = epochs[-1].metrics.get("val_accuracy")
@@ -121,7 +129,8 @@ def _run_row(run: Run, ledger: Ledger) -> RunRow:
         state=run.state,
         created=run.created,
         seconds=(run.history[-1].time - run.created).total_seconds() if run.terminal else None,
-        epoch=f"{epochs[-1].epoch}/{epochs[-1].epochs}" if epochs else "",
+        epoch=epochs[-1].epoch if epochs else None,
+        epochs=epochs[-1].epochs if epochs else None,
         accuracy=accuracy,
         job_id=run.job.id if run.job else "",
         note=note.splitlines()[0] if note else "",
@@ -135,7 +144,8 @@ def _hold_row(hold: Any) -> RunRow:
         state=State.HELD,
         created=hold.since,
         seconds=None,
-        epoch="",
+        epoch=None,
+        epochs=None,
         accuracy=None,
         job_id="",
         note=hold.waiting_for,
