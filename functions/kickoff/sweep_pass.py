@@ -14,7 +14,7 @@ from typing import Any
 
 from kickoff.adopting import adopt
 from kickoff.duplicates import Fence, no_fence, settle_duplicates
-from kickoff.errors import KickoffError, VertexUnavailable
+from kickoff.errors import KickoffError, TransientError
 from kickoff.jobs import RUN_LABEL, JobView, run_state
 from kickoff.ledger.protocol import AlreadyExists, Conflict, Document, Ledger
 from kickoff.outbox import QUEUES, submit, submit_next
@@ -107,7 +107,7 @@ class _Pass:
                 return
             try:
                 self.report.counts[count] += act(run)
-            except VertexUnavailable as error:
+            except TransientError as error:  # the next pass may well succeed
                 self.report.errors.append(f"run {run.run_id}: {error}")
             except Exception as error:  # one poisoned record must not stop the others
                 self.report.errors.append(f"run {run.run_id}: {type(error).__name__}: {error}")
