@@ -11,10 +11,10 @@ from trainer.arguments import Options, image_size
 from trainer.errors import PeerLost
 from trainer.images import ImageCache
 from trainer.inputs import open_inputs
+from trainer.loop import assign, model_variables
 from trainer.measure import measure
 from trainer.milestones import load_checkpoint
 from trainer.models import build_model
-from trainer.outcome import plain_model
 from trainer.progress import say
 from trainer.storage import join, write
 
@@ -28,15 +28,16 @@ def evaluate_checkpoints(options: Options, directory: Path) -> None:
     """
     inputs = open_inputs(options, directory)
     cache = ImageCache(inputs.dataset, image_size(options), skip_bad=options.skip_bad_images)
-    template = build_model(tf.keras, options, len(inputs.dataset.classes))
-    count = len(template.trainable_variables) + len(template.non_trainable_variables)
+    model = build_model(tf.keras, options, len(inputs.dataset.classes))
+    variables = model_variables(model)
     target = join(options.checkpoint_dir.rstrip("/").rpartition("/")[0] or ".", "evaluation")
     measured, deadline = -1, time.monotonic() + options.peer_timeout
     while True:
         state = load_checkpoint(options, inputs)
         if state is not None and state.step > measured:
             measured, deadline = state.step, time.monotonic() + options.peer_timeout
-            metrics, _ = measure(plain_model(options, inputs, state.values[:count]), inputs, cache)
+            assign(variables, state.values[: len(variables)])
+            metrics, _ = measure(model, inputs, cache)
             document = {"step": state.step, "epoch": state.position.epoch, **metrics}
             write(join(target, f"step-{state.step:08d}.json"), json.dumps(document).encode())
             say("evaluation " + " ".join(f"{name} {value:.4g}" for name, value in document.items()))

@@ -104,10 +104,14 @@ def augment(pixels: Any, seeds: Any) -> Any:
     return tf.map_fn(one, (pixels, seeds), fn_output_signature=tf.float32)
 
 
+def model_variables(model: Any) -> list[Any]:
+    """The trainable variables, then the others: the order in which values are saved and set."""
+    return [*model.trainable_variables, *model.non_trainable_variables]
+
+
 def variables_of(model: Any, optimizer: Any) -> list[Any]:
-    """Every variable a checkpoint holds, in an order that follows from the model."""
-    variables = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
-    return [*model.trainable_variables, *model.non_trainable_variables, *variables]
+    """Every variable a checkpoint holds: the model's, then the optimizer's."""
+    return [*model_variables(model), *optimizer.variables]
 
 
 def values_of(variables: Sequence[Any]) -> list[npt.NDArray[Any]]:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from trainer.arguments import Options, image_size
 from trainer.export import export, to_json
 from trainer.inputs import Inputs
+from trainer.loop import assign, model_variables
 from trainer.milestones import Milestones
 from trainer.models import build_model
 from trainer.report import draw_confusion, model_card
@@ -33,8 +34,7 @@ def write(
 def plain_model(options: Options, inputs: Inputs, values: Sequence[Any]) -> Any:
     """A model outside every strategy with the given values: its trainable variables', then the others'."""
     model = build_model(tf.keras, options, len(inputs.dataset.classes))
-    for variable, value in zip([*model.trainable_variables, *model.non_trainable_variables], values, strict=True):
-        variable.assign(value)
+    assign(model_variables(model), values)
     return model
 
 

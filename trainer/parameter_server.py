@@ -19,8 +19,9 @@ import tensorflow as tf
 from trainer import checkpoints, loop, outcome
 from trainer.arguments import Options, image_size
 from trainer.cluster import Cluster
-from trainer.errors import Diverged, PeerLost, Terminated
+from trainer.errors import Diverged, Terminated
 from trainer.evaluator import evaluate_checkpoints
+from trainer.failures import peers_watched
 from trainer.images import ImageCache
 from trainer.inputs import Inputs, open_inputs
 from trainer.measure import measure
@@ -46,11 +47,8 @@ def run_task(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> 
         if cluster.task_type == "evaluator":
             evaluate_checkpoints(options, Path(directory))
             return
-        try:
+        with peers_watched(cluster):
             _coordinate(options, cluster, environ, Path(directory))
-        except tf.errors.OpError as error:
-            words = next((line for line in error.message.splitlines() if line.strip()), type(error).__name__)
-            raise PeerLost(f"{cluster} lost a parameter server: {words[:300]}") from error
 
 
 def _serve(cluster: Cluster) -> None:
@@ -78,6 +76,8 @@ class _Job:
     coordinator: Any
     step: Any
     model: Any
+    plain: Any
+    """The same model outside the strategy, to measure with."""
     variables: list[Any]
     workers: int
     writer: checkpoints.Writer
@@ -106,12 +106,13 @@ def _coordinate(options: Options, cluster: Cluster, environ: Mapping[str, str], 
         tf.distribute.coordinator.ClusterCoordinator(strategy),
         _compile(strategy, model, optimizer),
         model,
+        build_model(tf.keras, options, len(inputs.dataset.classes)),
         loop.variables_of(model, optimizer),
         workers,
         checkpoints.Writer(options.checkpoint_dir, options.keep_checkpoints, warn),
         Events(environ),
         termination,
-        Summaries(options.log_dir),
+        Summaries(options.log_dir, directory),
         environ,
     )
     _train(job)
@@ -163,11 +164,9 @@ def _run_window(job: _Job, schedule: Schedule, reached: Milestones, first: int, 
 
 
 def _end_epoch(job: _Job, reached: Milestones, epoch: int, rate: float) -> None:
-    metrics = reached.epoch_metrics()
-    held_out, reached.confusion = measure(
-        outcome.plain_model(job.options, job.inputs, _model_values(job)), job.inputs, job.cache
-    )
-    metrics |= held_out
+    loop.assign(loop.model_variables(job.plain), _model_values(job))
+    held_out, reached.confusion = measure(job.plain, job.inputs, job.cache)
+    metrics = reached.epoch_metrics() | held_out
     reached.end_epoch(metrics)
     # The last one is what an evaluator waits for; it must not be skipped because one is still being written.
     _save(job, reached, wait=epoch + 1 == job.options.epochs)
@@ -182,7 +181,7 @@ def _save(job: _Job, reached: Milestones, *, wait: bool) -> None:
 
 
 def _model_values(job: _Job) -> list[Any]:
-    return loop.values_of([*job.model.trainable_variables, *job.model.non_trainable_variables])
+    return loop.values_of(loop.model_variables(job.model))
 
 
 def _compile(strategy: Any, model: Any, optimizer: Any) -> Any:

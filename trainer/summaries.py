@@ -4,7 +4,6 @@ Since TensorFlow 2.20 `tf.summary.scalar` needs that package; the event writer i
 metadata by which TensorBoard knows a scalar are written here, and 30 MB of image are saved.
 """
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,14 @@ _PROFILED = range(10, 20)
 
 
 class Summaries:
-    """Writes into `log_dir`, local or gs:// (then through a local directory, uploaded at every flush)."""
+    """Writes into `log_dir`, local or gs:// (then through a folder of `directory`, uploaded at every flush)."""
 
-    def __init__(self, log_dir: str) -> None:
+    def __init__(self, log_dir: str, directory: Path) -> None:
         self._log_dir = log_dir
         self._local: Path | None = None
         self._writer: Any = None
         if log_dir:
-            self._local = Path(tempfile.mkdtemp(prefix="kickoff-logs-")) if is_gs(log_dir) else Path(log_dir)
+            self._local = directory / "logs" if is_gs(log_dir) else Path(log_dir)
             self._writer = tf.summary.create_file_writer(str(self._local))
             self._metadata = tf.compat.v1.SummaryMetadata(
                 plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),

@@ -14,7 +14,8 @@ import tensorflow as tf
 from trainer import checkpoints, loop, outcome
 from trainer.arguments import Options, image_size
 from trainer.cluster import Cluster, select_strategy
-from trainer.errors import Diverged, PeerLost, Terminated
+from trainer.errors import Diverged, Terminated
+from trainer.failures import image_errors_unwrapped, peers_watched
 from trainer.images import ImageCache, class_weights
 from trainer.inputs import Inputs, open_inputs
 from trainer.milestones import Milestones, from_state, load_checkpoint
@@ -56,12 +57,12 @@ class Setup:
 
 def train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> None:
     """Trains, and leaves the model in `options.output`. Raises TrainerError."""
-    with tempfile.TemporaryDirectory(prefix="kickoff-data-") as directory, _peers_watched(cluster):
+    with tempfile.TemporaryDirectory(prefix="kickoff-data-") as directory, peers_watched(cluster):
         strategy = _strategy(options, cluster, environ)
         # After the strategy: TensorFlow's coordination service installs a handler of its own, which only takes note.
         termination = Termination.install()
         setup = _set_up(options, cluster, environ, strategy, Path(directory), termination)
-        with contextlib.closing(setup.cache), _unwrapped(setup.cache):
+        with contextlib.closing(setup.cache), image_errors_unwrapped(setup.cache):
             progress = _resume(setup)
             _train_epochs(setup, progress)
             _finish(setup, progress)
@@ -106,7 +107,7 @@ def _set_up(
         termination,
         Events(environ if cluster.is_primary else {}),
         checkpoints.Writer(options.checkpoint_dir, options.keep_checkpoints, warn),
-        Summaries(options.log_dir if cluster.is_primary else ""),
+        Summaries(options.log_dir if cluster.is_primary else "", directory),
         environ,
     )
 
@@ -260,7 +261,7 @@ def stops_early(history: Sequence[Mapping[str, float]], patience: int) -> bool:
 
 def _finish(setup: Setup, progress: Milestones) -> None:
     """The primary exports; the others wait for it, so that no replica ends well unless there is a model."""
-    values = loop.values_of([*setup.model.trainable_variables, *setup.model.non_trainable_variables])
+    values = loop.values_of(loop.model_variables(setup.model))
     say(f"weights {loop.digest(values)} after step {progress.step}")
     if setup.cluster.is_primary:
         setup.writer.flush()
@@ -270,27 +271,3 @@ def _finish(setup: Setup, progress: Milestones) -> None:
         setup.events.finished(metrics, setup.options.output)
     if len(setup.cluster.synchronous) > 1:
         loop.broadcast(setup.strategy, [np.ones(1, np.float32)])
-
-
-@contextlib.contextmanager
-def _unwrapped(cache: ImageCache) -> Iterator[None]:
-    """Raises what the input pipeline raised, not TensorFlow's report of it."""
-    try:
-        yield
-    except tf.errors.OpError:
-        if cache.error is not None:
-            raise cache.error from None
-        raise
-
-
-@contextlib.contextmanager
-def _peers_watched(cluster: Cluster) -> Iterator[None]:
-    """Says PeerLost where TensorFlow says one of its many names for it."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        lost = not isinstance(error, tf.errors.InvalidArgumentError | tf.errors.ResourceExhaustedError)
-        if len(cluster.synchronous) < 2 or not lost:
-            raise
-        words = next((line for line in error.message.splitlines() if line.strip()), type(error).__name__)
-        raise PeerLost(f"{cluster} lost a peer: {words[:300]}") from error
