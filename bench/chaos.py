@@ -2,9 +2,10 @@
 
     python -m bench.chaos [--requests 10000] [--seed N]
 
-Eight processes run start_training, one sweeps; they are killed at random and at random points. Three requests in ten
-are delivered two to five times under other ids; what is not answered 200 is delivered again, as Pub/Sub does. One
-call in ten to the JobService emulator meets a fault, and the ledger is locked now and then for longer than its
+Eight processes run start_training, two record_completion, one sweeps; they are killed at random and at random points.
+Three requests in ten are delivered two to five times under other ids; what is not answered 200 is delivered again, as
+Pub/Sub does. Of the ends of jobs some are told by log lines, and some by none, so that the sweep must find them.
+One call in ten to the JobService emulator meets a fault, and the ledger is locked now and then for longer than its
 time-out. At the end nothing may be lost and nothing doubled. Jobs are instant, and no submission limit is set.
 """
 
@@ -132,10 +133,12 @@ class Chaos:
             deliveries.put(body)
         functions = [self._function("start_training", n) for n in range(WORKERS)]
         sweeper = self._function("sweep", WORKERS)
+        recorders = [self._function("record_completion", WORKERS + n) for n in (1, 2)]
         workers = [threading.Thread(target=self._work, args=(one, deliveries)) for one in functions]
         others = [
             threading.Thread(target=self._sweep, args=(sweeper,)),
-            threading.Thread(target=self._kill, args=([*functions, sweeper],)),
+            *(threading.Thread(target=self._hint, args=(one, n)) for n, one in enumerate(recorders)),
+            threading.Thread(target=self._kill, args=([*functions, *recorders, sweeper],)),
             threading.Thread(target=self._lock_ledger),
         ]
         for fault in FAULTS:
@@ -154,7 +157,7 @@ class Chaos:
         self.done.set()
         for thread in others:
             thread.join()
-        for function in (*functions, sweeper):
+        for function in (*functions, *recorders, sweeper):
             function.kill()
         return self._balance()
 
@@ -186,6 +189,14 @@ class Chaos:
         while not self.done.is_set():
             self.tally["sweeps"] += function.post(b"") == 200
             self.done.wait(0.2)
+
+    def _hint(self, function: Function, part: int) -> None:
+        """Log lines about ended jobs, newest run first; one in five is never sent."""
+        while not self.done.wait(0.5):
+            for run in self.world.ledger.find_runs(states=[State.SUBMITTED], limit=100):
+                number = int(run.run_id[-4:], 16)
+                if number % 2 == part and number % 5 and not self.done.is_set():
+                    self.tally["log lines"] += function.post(self.world.completion(run)[1]) == 200
 
     def _kill(self, functions: list[Function]) -> None:
         dice = random.Random(f"{self.seed} kill")

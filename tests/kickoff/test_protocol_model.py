@@ -30,8 +30,8 @@ from kickoff.sweep_pass import run_pass
 from tests.kickoff.making import NOW, make_run
 from tests.kickoff.vertex_model import VertexModel
 
-CAP = 2
-NAMES = st.sampled_from(["a", "b", "c"])
+CAP = 1
+NAMES = st.sampled_from(["a", "b"])
 POINTS = [
     "ledger.create_run:before",
     "ledger.create_run:after",
@@ -48,7 +48,9 @@ TROUBLE = st.one_of(
     st.none(),
     st.tuples(st.sampled_from(POINTS), st.integers(1, 2), st.sampled_from(["crash", "outage", "sleep"])),
 )
-ANSWERS = st.lists(st.sampled_from(["ok", "lost", "quota", "rejected", "unavailable"]), min_size=1, max_size=3)
+ANSWERS = st.lists(
+    st.sampled_from(["ok", "lost", "lost", "lost", "quota", "rejected", "unavailable"]), min_size=1, max_size=3
+)
 
 
 class Crash(BaseException):
@@ -234,7 +236,7 @@ class Histories(RuleBasedStateMachine):
         self.process(act, trouble)
         return made[0].run_id if made else multiple()
 
-    @rule(number=st.integers(0, 20), end=st.sampled_from(["SUCCEEDED", "FAILED", "CANCELLED"]))
+    @rule(number=st.integers(0, 3), end=st.sampled_from(["SUCCEEDED", "FAILED", "CANCELLED"]))
     def advance(self, number: int, end: str) -> None:
         going = [name for name, job in self.vertex.jobs.items() if not job.ended]
         if going:
@@ -346,3 +348,51 @@ TestHistories.settings = settings(
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
+
+
+def test_the_run_follows_the_job_that_trained_though_the_named_one_ended_first() -> None:
+    """The first job is hidden, a second is made and named; the first wins the fence, the second leaves at it."""
+    history = _two_jobs()
+    history.vertex.advance(history.first)
+    history.vertex.advance(history.second)
+    history.hint(run_id=history.run_id, trouble=None)
+    run = history.ledger.get_run(history.run_id)
+    assert run and run.job and run.job.name == history.first
+    assert not run.terminal
+    assert run.duplicate_jobs == (history.second,)
+    history.teardown()
+
+
+def test_a_hidden_winner_is_adopted_by_the_fence_alone() -> None:
+    history = Histories()
+    run_id = str(history.deliver(name="a", trouble=None, answers=["lost"]))
+    [name] = history.vertex.jobs
+    history.vertex.advance(name)
+    history.a_while_goes_by(passes=1)
+    run = history.ledger.get_run(run_id)
+    assert run and run.job and run.job.name == name
+    history.teardown()
+    assert list(history.vertex.jobs) == [name], "no second job was made"
+
+
+def test_a_duplicate_is_noted_before_it_is_cancelled() -> None:
+    history = _two_jobs()
+    history.lists_catch_up()
+    history.sweep(trouble=("vertex.cancel:before", 1, "crash"), answers=["ok"])
+    run = history.ledger.get_run(history.run_id)
+    assert run and run.duplicate_jobs == (history.first,)
+    assert not history.vertex.jobs[history.first].ended
+    history.teardown()
+    assert history.vertex.jobs[history.first].state == "JOB_STATE_CANCELLED"
+
+
+class _TwoJobs(Histories):
+    run_id, first, second = "", "", ""
+
+
+def _two_jobs() -> _TwoJobs:
+    history = _TwoJobs()
+    history.run_id = str(history.deliver(name="a", trouble=None, answers=["lost"]))
+    history.a_while_goes_by(passes=2)
+    history.first, history.second = history.vertex.jobs
+    return history
