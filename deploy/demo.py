@@ -18,6 +18,7 @@ from kickoff.logs import read_tails
 from kickoff.progress import Epoch
 from kickoff.runs import Change, Run, State
 from kickoff.settings import Settings
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -31,6 +32,8 @@ _APPEARS = 60.0
 _ENDS = 600.0
 _UPLOADERS = 16
 _TOLERANCE = 1e-3
+_LEARNED = 0.93
+"""The least validation accuracy that the demo promises: the recipe fixes the seed, and it reaches about 0.98."""
 
 
 class DemoFailed(Exception):
@@ -99,7 +102,7 @@ def watch(clients: Clients, run: Run, stack: Stack) -> Run:
 
 
 def describe_change(change: Change, first: Any) -> str:
-    note = f"  [dim]{change.note}[/dim]" if change.note else ""
+    note = f"  [dim]{escape(change.note)}[/dim]" if change.note else ""
     return f"{(change.time - first).total_seconds():6.1f} s  [bold]{change.state}[/bold]{note}"
 
 
@@ -123,6 +126,8 @@ def verify(run: Run, again: dict[str, float]) -> None:
     recorded = run.metrics.get("val_accuracy", 0.0)
     if abs(recorded - again["accuracy"]) > _TOLERANCE:
         raise DemoFailed(f"the saved model reaches {again['accuracy']:.4f}, the record says {recorded:.4f}")
+    if recorded < _LEARNED:
+        raise DemoFailed(f"the model reaches {recorded:.4f} on held-out images; {_LEARNED} is the least it should")
 
 
 def describe_failure(run: Run, stack: Stack) -> str:
@@ -137,10 +142,14 @@ def describe_failure(run: Run, stack: Stack) -> str:
 
 def print_summary(run: Run, again: dict[str, float], folder: Path, seconds: float) -> None:
     table = Table(title="One upload, one job", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in summary_rows(run, again, folder):
         table.add_row(name, value)
     table.add_row("took", f"{seconds:.0f} s")
     console.print(table)
+    console.print("What it started has ended with it. To keep the stack, the page and your own runs:", style="dim")
+    console.print("  . .venv/bin/activate && kickoff local", style="dim")
 
 
 def summary_rows(run: Run, again: dict[str, float], folder: Path) -> Iterator[tuple[str, str]]:

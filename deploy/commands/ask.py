@@ -1,6 +1,7 @@
 """`kickoff check|explain|publish|replay`: ways to ask before, after, and for real."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,9 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Recipes (YAML) or messages (JSON, YAML).", exists=True)],
+    files: Annotated[
+        list[Path], typer.Argument(help="Recipes (YAML) or messages (JSON, YAML).", exists=True, dir_okay=False)
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="The CustomJob and every fault as JSON.")] = False,
 ) -> None:
     """The job that a recipe or message would start, its worst-case price, and every fault. Needs no deployment."""
@@ -31,7 +34,7 @@ def check(
     clients = Clients(offline_settings())
     reports = [
         check_text(
-            path.read_text(),
+            read(path),
             path.name,
             recipes=clients.recipes,
             policy=clients.policy,
@@ -50,12 +53,12 @@ def explain(subject: Annotated[str, typer.Argument(help="gs://BUCKET/NAME, or a 
     from deploy.explain import explain_message, explain_upload
 
     clients = connect().clients
-    if subject.startswith("gs://"):
+    if re.fullmatch(r"gs://[^/]+/.+", subject):
         sentences = explain_upload(subject, clients)
     elif Path(subject).is_file():
-        sentences = explain_message(Path(subject).read_text(), clients)
+        sentences = explain_message(read(Path(subject)), clients)
     else:
-        raise InvalidRequest(f"{subject!r} is neither gs://BUCKET/NAME nor a file")
+        raise InvalidRequest(f"{subject!r} is neither an object, gs://BUCKET/NAME, nor a file")
     for sentence in sentences:
         console.print(sentence, markup=False)
 
@@ -69,7 +72,7 @@ def publish(
     from kickoff.check import check as check_text
 
     target = connect()
-    text = file.read_text()
+    text = read(file)
     report = check_text(
         text,
         file.name,
@@ -95,6 +98,14 @@ def replay(
     project = connect().settings.project
     count = replay_dead_letters(project, dead_letter(topic), topic, limit=limit)
     console.print(f"{count} dead letters were sent again on {topic}")
+
+
+def read(path: Path) -> str:
+    """A file's text. Raises InvalidRequest where it is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise InvalidRequest(f"{path} cannot be read as UTF-8 text: {error}") from None
 
 
 def _is_json(text: str) -> bool:

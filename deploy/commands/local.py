@@ -1,20 +1,23 @@
-"""`kickoff local` and `kickoff demo`: the laptop as a deployment target."""
+"""`kickoff local`, `kickoff env` and `kickoff demo`: the laptop as a deployment target."""
 
+import shlex
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
+from kickoff.errors import ConfigurationError
 
 from deploy.commands import vertex
 from deploy.console import console
 from deploy.local.processes import PartFailed
-from deploy.local.stack import Stack, default_state
+from deploy.local.stack import PROJECT, Stack, default_state, running_environ
 
 StateOption = Annotated[
     Path | None, typer.Option("--state", help="Folder of the stack's files.", show_default="per user")
@@ -29,6 +32,7 @@ class Only(StrEnum):
 
 def register(app: typer.Typer) -> None:
     app.command()(local)
+    app.command()(env)
     app.command()(demo)
 
 
@@ -49,6 +53,14 @@ def local(
                 stack.check()
     except PartFailed as error:
         fail(error)
+
+
+def env(state: StateOption = None) -> None:
+    """The variables with which stock clients and gcloud reach the running stack: eval "$(kickoff env)"."""
+    found = running_environ(state or default_state())
+    if found is None:
+        raise ConfigurationError("no local stack is running; start one with `kickoff local`")
+    print_exports(found)
 
 
 def demo(
@@ -74,10 +86,20 @@ def print_endpoints(stack: Stack) -> None:
         console.print(f"  {name:15} {stack.urls[name]}")
     console.print(f"  {'pubsub':15} {stack.environ['PUBSUB_EMULATOR_HOST']}")
     console.print(f"  {'logs':15} {stack.processes.logs}\n")
-    console.print("In another terminal, for the stock clients and gcloud:\n", highlight=False)
-    for name, value in stack.client_environ().items():
-        print(f"export {name}='{value}'")
-    print(flush=True)
+    console.print("Buckets and messages live in memory and end with it; run records stay in the folder of the logs.")
+    console.print('In another terminal, for the stock clients and gcloud: eval "$(kickoff env)", or\n', markup=False)
+    print_exports(stack.client_environ())
+    console.print("\nTo train on an upload, write out some images and put them in the bucket, the marker last:\n")
+    console.print(f"  python -m deploy.digits digits\n  gcloud storage cp -r digits gs://{PROJECT}-data/datasets/")
+    console.print(
+        f"  gcloud storage cp /dev/null gs://{PROJECT}-data/datasets/digits/_SUCCESS\n  kickoff runs --watch\n"
+    )
+
+
+def print_exports(environ: Mapping[str, str]) -> None:
+    for name, value in environ.items():
+        print(f"export {name}={shlex.quote(value)}")
+    sys.stdout.flush()
 
 
 def say(line: str) -> None:
@@ -85,7 +107,7 @@ def say(line: str) -> None:
 
 
 def fail(error: Exception) -> None:
-    console.print(f"[bold red]kickoff:[/bold red] {error}", markup=True, highlight=False)
+    print(f"kickoff: {error}", file=sys.stderr)
     sys.exit(1)
 
 

@@ -119,6 +119,17 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def can_bind(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def listens(port: int) -> bool:
     with socket.socket() as sock:
         sock.settimeout(0.5)

@@ -19,7 +19,7 @@ from kickoff.recipes import Recipes
 from kickoff.settings import Settings
 from kickoff.start import SCHEDULER_PREFIX
 
-from deploy.local.processes import Part, PartFailed, Processes, answers, free_port
+from deploy.local.processes import Part, PartFailed, Processes, answers, can_bind, free_port
 from deploy.local.resources import create_buckets, create_topics
 from deploy.names import EVENTS, FINISHED, FUNCTIONS, LOGS, UPLOADS
 
@@ -87,8 +87,14 @@ class Stack:
             raise part.failure(f"ended with exit status {part.process.returncode}")
 
     def _acquire(self) -> None:
-        self.state.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.state / "lock").open("w")
+        try:
+            self.state.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.state / "lock").open("w")
+        except OSError as error:
+            raise PartFailed(
+                f"the stack's files cannot be kept in {self.state} ({error.strerror}); "
+                "set KICKOFF_STATE to a folder that can be written"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -101,6 +107,7 @@ class Stack:
         self.environ = self._base_environ()
         clients = Clients(Settings.from_environ(self.environ))
         recipes, _ = clients.recipes, clients.policy  # a file that is wrong is told before anything runs
+        self._require_port()
         self._start_pubsub()
         self._start_storage()
         self._start_vertex()
@@ -150,6 +157,11 @@ class Stack:
             self._require_pubsub(self.environ["PUBSUB_EMULATOR_HOST"])
             rest = f"http://{self.environ['PUBSUB_EMULATOR_HOST']}/"
         self.environ["CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB"] = rest
+
+    def _require_port(self) -> None:
+        """Else whatever holds the port would be taken for the dashboard, until the real one gives up."""
+        if self.port and not can_bind(self.port):
+            raise PartFailed(f"port {self.port} is taken by another program; choose another: --port {self.port + 1}")
 
     def _require_pubsub(self, address: str) -> None:
         """Also a terminal that still has the variables of a stack that has ended must hear what is wrong."""
