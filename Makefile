@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint types bench chaos clean setup
 .DELETE_ON_ERROR:
@@ -10,8 +11,9 @@ READY  := $(VENV)/.ready
 demo: $(READY)
 	@$(BIN)/kickoff demo
 
+# Most tests wait for processes, so three workers keep two cores busy.
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 3 --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -22,12 +24,15 @@ types: $(READY)
 
 setup: $(READY)
 
-# The first line of output is the reason when Python is too old or lacks venv.
+# The first line of output is the reason when Python is missing, unfit or lacks venv.
 $(READY): requirements.txt functions/requirements.txt trainer/requirements.txt deploy/requirements.txt pyproject.toml
-	@$(PYTHON) deploy/preflight.py
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON) here. Install Python 3.11 to 3.13," \
+		"or name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@"$(PYTHON)" deploy/preflight.py $(MAKECMDGOALS)
+	@echo "Setting up $(VENV): about 3 GB, TensorFlow is most of it; a few minutes, once."
+	@"$(PYTHON)" -m venv $(VENV)
+	@$(PIP) -r requirements.txt
+	@$(PIP) --no-deps --editable .
 	@touch $@
 
 clean:

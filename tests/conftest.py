@@ -22,3 +22,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def clients(stack: Stack) -> Clients:
     """The functions' own clients, for tests that read the ledger. Storage and Pub/Sub clients: see `stack`."""
     return Clients(Settings.from_environ(stack.environ))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers (`-n`): a file's tests stay together, for what they share, and so do those on the stack."""
+    for item in items:
+        group = "stack" if "stack" in getattr(item, "fixturenames", ()) else item.path.as_posix()
+        item.add_marker(pytest.mark.xdist_group(group))
