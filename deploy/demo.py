@@ -5,10 +5,11 @@ from that alone.
 """
 
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,10 @@ _LEARNED = 0.93
 """The least validation accuracy that the demo promises: the recipe fixes the seed, and it reaches about 0.98."""
 
 
+_NATIVE_LOG = re.compile(r"[IWE]\d{4} \d\d:\d\d:|WARNING: All log messages before absl")
+"""What TensorFlow's C++ writes of processors it looks for: no cause of a failure that Python could not name."""
+
+
 class DemoFailed(Exception):
     """What went wrong, and where to look."""
 
@@ -60,7 +65,7 @@ def run_demo(stack: Stack, recipe: str, keep: Path) -> None:
         download_model(stack.urls["storage"], run.model_uri, folder)
         again = evaluate(stack, run, folder)
     except Overdue as error:
-        raise DemoFailed(f"{error}. {stack.processes.logs} holds every part's log") from None
+        raise DemoFailed(str(error)) from None
     print_summary(run, again, folder, time.monotonic() - began)
     verify(run, again)
 
@@ -102,7 +107,8 @@ def watch(clients: Clients, run: Run, stack: Stack) -> Run:
 
 
 def describe_change(change: Change, first: Any) -> str:
-    note = f"  [dim]{escape(change.note)}[/dim]" if change.note else ""
+    first_line = change.note.partition("\n")[0]
+    note = f"  [dim]{escape(first_line)}[/dim]" if first_line else ""
     return f"{(change.time - first).total_seconds():6.1f} s  [bold]{change.state}[/bold]{note}"
 
 
@@ -131,13 +137,20 @@ def verify(run: Run, again: dict[str, float]) -> None:
 
 
 def describe_failure(run: Run, stack: Stack) -> str:
-    """The state, Vertex's words, and the failing replicas' last lines."""
-    error = run.job.error if run.job else ""
-    faults = "\n".join(fault.message for fault in run.faults)
-    tails = read_tails(stack.urls["vertex"], run)
-    lines = [f"run {run.run_id} ended {run.state}", error, faults]
-    lines += ["\n".join([f"--- {replica}", *tail]) for replica, tail in tails]
-    return "\n".join(filter(None, lines))
+    """The state, Vertex's first words, and the replicas' last lines."""
+    return "\n".join(failure_lines(run, read_tails(stack.urls["vertex"], run)))
+
+
+def failure_lines(run: Run, tails: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """Vertex's message goes on with lines of the replica, which follow anyway; so do the service's own lines."""
+    yield f"run {run.run_id} ended {run.state}"
+    if run.job and run.job.error:
+        yield run.job.error.partition("\n")[0]
+    yield from (fault.message for fault in run.faults)
+    for replica, tail in tails:
+        if replica != "service":
+            yield f"--- {replica}"
+            yield from (line for line in tail if not _NATIVE_LOG.match(line))
 
 
 def print_summary(run: Run, again: dict[str, float], folder: Path, seconds: float) -> None:

@@ -68,7 +68,7 @@ def publish(
     force: Annotated[bool, typer.Option("--force", help="Also when `check` finds faults.")] = False,
 ) -> None:
     """Send a training request, after checking it."""
-    from google.cloud import pubsub_v1
+    from kickoff.bus import Bus
     from kickoff.check import check as check_text
 
     target = connect()
@@ -84,7 +84,7 @@ def publish(
         raise InvalidRequest(report.table())
     data = text if _is_json(text) else json.dumps(_load_yaml(text, file.name))
     topic = f"projects/{target.settings.project}/topics/{REQUESTS}"
-    message_id = pubsub_v1.PublisherClient().publish(topic, data.encode()).result(timeout=60)
+    message_id = Bus().publish(topic, data.encode(), {})
     console.print(f"published as message {message_id} on {topic}; `kickoff runs` shows what became of it")
 
 

@@ -1,6 +1,7 @@
 """`kickoff local`, `kickoff env` and `kickoff demo`: the laptop as a deployment target."""
 
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -76,7 +77,18 @@ def demo(
             with Stack(Path(state), say=say, sweep_seconds=2) as stack:
                 run_demo(stack, recipe, keep)
         except (PartFailed, DemoFailed) as error:
-            fail(error)
+            print(f"kickoff: {error}\nEvery part's log: {keep_logs(Path(state), keep)}", file=sys.stderr)
+            sys.exit(1)
+
+
+def keep_logs(state: Path, keep: Path) -> Path:
+    """Copy the logs of a stack that has ended out of its folder, which goes away."""
+    kept = keep / "logs"
+    shutil.rmtree(kept, ignore_errors=True)
+    for folder in ("logs", "vertex"):
+        if (state / folder).exists():
+            shutil.copytree(state / folder, kept / folder, ignore=shutil.ignore_patterns("*.db*"))
+    return kept
 
 
 def print_endpoints(stack: Stack) -> None:
