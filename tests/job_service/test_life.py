@@ -1,13 +1,17 @@
 """The life of jobs whose replicas are real processes."""
 
+import itertools
 import json
 import signal
 import socket
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deploy.local.job_service.clock import Clock
+from deploy.local.job_service.logs import Logs
 from deploy.local.job_service.options import REJECT, Options
 from deploy.local.job_service.server import JobServiceServer
 from tests.job_service.calls import Caller, Json, alive, call, family, job, pool, state_of, until
@@ -319,3 +323,41 @@ def test_the_emulators_time_can_run_fast(options: Options) -> None:
         caller.running(slow)
         caller.cancel(slow)
         assert caller.finished(slow)["error"]["message"] == "CANCELED"
+
+
+def test_a_full_disk_delays_the_end_of_a_job_and_does_not_lose_it(options: Options, tmp_path: Path) -> None:
+    """A job that stayed RUNNING would never be recorded. The limit on pages makes SQLite say that the disk is full."""
+    code = (
+        f"import pathlib, sys, time; go = pathlib.Path({str(tmp_path / 'go')!r}); print('up', flush=True)\n"
+        "while not go.exists(): time.sleep(0.05)\n"
+        "print('last words ' * 500, flush=True); sys.exit(1)"
+    )
+    with JobServiceServer(options) as server:
+        caller = Caller(server.url)
+        job_id = caller.create(pool(code), scheduling={"disableRetries": True})
+        caller.running(job_id)
+        db = server.services.store._db
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages}")
+        for size in (2000, 200, 1):
+            with pytest.raises(sqlite3.OperationalError, match="full"):
+                for number in itertools.count():
+                    row = (f"filler-{size}-{number}", "x" * size)
+                    db.execute("INSERT INTO resources (id, document) VALUES (?, ?)", row)
+        (tmp_path / "go").touch()
+        until(lambda: caller.replicas(job_id), lambda living: not living)
+        assert caller.get(job_id)["state"] == "JOB_STATE_RUNNING"
+        db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+        assert "last words" in caller.finished(job_id)["error"]["message"]
+
+
+def test_a_full_disk_costs_whole_log_lines_and_raises_nothing(tmp_path: Path) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    logs = Logs(tmp_path, Clock(), "")
+    logs.service("7", "acme", "before")
+    (tmp_path / "jobs" / "7" / "service.log").unlink()
+    (tmp_path / "jobs" / "7" / "service.log").symlink_to(full)
+    logs.service("7", "acme", "after")
+    assert [entry["textPayload"] for entry in logs.entries("7")] == ["before", "after"]

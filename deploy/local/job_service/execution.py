@@ -3,7 +3,10 @@
 What an exit means is decided in `states.decide_exit`; this carries it out.
 """
 
+import contextlib
 import signal
+import sqlite3
+import sys
 import threading
 import traceback
 from collections import Counter
@@ -26,6 +29,8 @@ from deploy.local.job_service.states import Action, Policy
 
 Json = dict[str, Any]
 CUSTOM_JOBS = "customJobs"
+_STORE_AGAIN = 1.0
+"""Seconds until a job's end is written again where it could not be."""
 _DEFAULT_TIMEOUT = 7 * 86_400.0
 
 
@@ -310,12 +315,19 @@ class Execution:
         self._stop_all(lambda: self._end(states.FAILED, "INTERNAL", words))
 
     def _end(self, state: str, status: str = "", words: str = "") -> None:
-        """The last thing that happens to a job."""
+        """The last thing that happens to a job; again, until the store takes it: its disk may be full for a while."""
         self._ended = True
         self._launcher.release_ports()
         error = {"code": CODES.get(status, 1), "message": words} if status else None
         delay = self._services.options.error_delay if state == states.FAILED else 0.0
-        if not self._move(state, "endTime", error=None if delay else error, webAccessUris=None):
+        try:
+            moved = self._move(state, "endTime", error=None if delay else error, webAccessUris=None)
+        except sqlite3.Error as trouble:
+            with contextlib.suppress(OSError):
+                print(f"job {self.id} cannot be stored as {state}, trying again: {trouble}", file=sys.stderr)
+            self._services.loop.after_real(_STORE_AGAIN, lambda: self._end(state, status, words))
+            return
+        if not moved:
             # Somebody cancelled while it was being torn down: a cancelled job never counts as a success.
             state = states.CANCELLED
             self._move(state, "endTime", error={"code": 1, "message": "CANCELED"}, webAccessUris=None)

@@ -4,9 +4,12 @@ The service's own lines also go to a Pub/Sub topic, as a sink on ``resource.type
 """
 
 import base64
+import contextlib
+import errno
 import json
 import os
 import queue
+import sys
 import threading
 import time
 import urllib.error
@@ -83,7 +86,6 @@ class Logs:
         folder = self.folder / job_id
         with self._lock:
             if job_id not in self._lines:
-                folder.mkdir(parents=True, exist_ok=True)
                 self._lines[job_id] = sum(1 for _ in self.entries(job_id))
             first = self._lines[job_id]
             self._lines[job_id] += len(lines)
@@ -92,11 +94,24 @@ class Logs:
                 build_entry(job_id, project, task, severity, line, now, number)
                 for number, line in enumerate(lines, first)
             ]
-            with (folder / "entries.jsonl").open("a") as log:
-                log.write("".join(json.dumps(entry) + "\n" for entry in entries))
-            with (folder / f"{task}.log").open("a", encoding="utf-8", errors="backslashreplace") as log:
-                log.write("".join(f"{line}\n" for line in lines))
+            _write(folder / "entries.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
+            _write(folder / f"{task}.log", "".join(f"{line}\n" for line in lines))
         return entries
+
+
+def _write(path: Path, text: str) -> None:
+    """Append whole lines or none: a full disk costs the lines, and neither the file nor the job."""
+    data = text.encode(errors="backslashreplace")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab", buffering=0) as log:
+            size = log.tell()
+            if log.write(data) != len(data):
+                log.truncate(size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            print(f"{path} lost lines: {error}", file=sys.stderr, flush=True)
 
 
 def build_entry(job_id: str, project: str, task: str, severity: str, text: str, now: str, number: int) -> Json:

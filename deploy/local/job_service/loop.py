@@ -1,5 +1,6 @@
 """One thread that does everything that changes a job, in order: what was posted, and what is due."""
 
+import contextlib
 import heapq
 import itertools
 import queue
@@ -69,7 +70,8 @@ class Loop:
         try:
             call()
         except Exception:
-            traceback.print_exc()
+            with contextlib.suppress(OSError):  # the disk that the report goes to is full: go on
+                traceback.print_exc()
 
 
 def _nothing() -> None:
