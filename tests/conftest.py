@@ -24,8 +24,13 @@ def clients(stack: Stack) -> Clients:
     return Clients(Settings.from_environ(stack.environ))
 
 
+SHARED = {"stack": "stack", "deployed": "gcp", "plan": "gcp", "full_plan": "gcp"}
+"""Fixtures that are made once and cost much, and the group of tests that share them."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (`-n`): a file's tests stay together, for what they share, and so do those on the stack."""
+    """With several workers (`-n`): tests that share something costly stay together, and so do those of one file."""
     for item in items:
-        group = "stack" if "stack" in getattr(item, "fixturenames", ()) else item.path.as_posix()
+        names = getattr(item, "fixturenames", ())
+        group = next((SHARED[name] for name in SHARED if name in names), item.path.as_posix())
         item.add_marker(pytest.mark.xdist_group(group))

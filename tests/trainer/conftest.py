@@ -46,6 +46,16 @@ def write_digits(root: Path, count: int) -> Path:
     return root
 
 
+@pytest.fixture(scope="session", autouse=True)
+def two_devices() -> None:
+    """TensorFlow takes the number of logical devices once a process, before it is first used: two, as the tests of
+    MirroredStrategy need; every other test uses the first one alone."""
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """400 digits."""
