@@ -34,6 +34,8 @@ def start_training(request: "flask.Request") -> Answer:
         try:
             event = read(request)
         except MalformedEvent as error:
+            if request.method != "POST":
+                raise  # a look at the URL asks for nothing: no record
             return refuse(error, request.get_data(), clients(), utc_now)
         return start(event, clients(), utc_now)
 

@@ -134,6 +134,6 @@ def test_a_refused_request_is_recorded_with_every_fault(stack: Stack, clients: C
 
     run = eventually(refused)
     text = " ".join(fault.message for fault in run.faults)
-    assert "replicas" in text
-    assert "epoch" in text
+    assert "replicas is 0" in text
+    assert "epoch is not a known key" in text
     assert run.job is None

@@ -128,9 +128,14 @@ def _hinted(found: Fault) -> Fault:
     return found
 
 
+_SWEEP = "sweep"
+
+
 def _recipe_faults(recipe: Recipe) -> Iterator[Fault]:
     if recipe.name == CUSTOM:
         yield fault(("name",), f"is {CUSTOM!r}, which is kept for requests that bring their own job")
+    if recipe.name == _SWEEP:
+        yield fault(("name",), f"is {_SWEEP!r}, which is kept for the sweep: schedules are named kickoff-<recipe>")
     if problem := output_fault(recipe.job.output):
         yield fault(("job", "output"), problem)
     for path, text in _strings(recipe.model_dump(mode="python", exclude={"description"}), ()):

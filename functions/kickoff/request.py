@@ -175,8 +175,8 @@ def _short_form(values: dict[str, Any], recipes: Recipes, key: str, form: str, f
     overrides = parse_overrides(values, faults)
     forbidden: list[Fault] = []
     if recipe:
-        if not faults:
-            faults += _job_faults(recipe, overrides)
+        named = {each.path for each in faults}
+        faults += [each for each in _job_faults(recipe, overrides) if each.path not in named]
         forbidden = list(forbidden_overrides(recipe, overrides))
         if recipe.when.message is None:
             forbidden.append(fault(("recipe",), f"is {recipe.name!r}, which takes no messages: its when: names none"))

@@ -93,6 +93,7 @@ def test_all_files_are_judged_at_once_and_names_are_unique() -> None:
         ("name: a\non: {message: {}}", "what starts a recipe is written when:"),
         ("name: a\nwhen: {}", "names nothing that starts the recipe"),
         ("name: custom-job\nwhen: {message: {}}", "kept for requests that bring their own job"),
+        ("name: sweep\nwhen: {message: {}}", "kept for the sweep"),
         (f"name: {'a' * 37}\nwhen: {{message: {{}}}}", "name is"),
         ("name: a\nwhen: {schedule: {cron: 0 3 * *}}", "when.schedule.cron is '0 3 * *', which has 4 fields"),
         ("name: a\nwhen: {schedule: {cron: 0 3 * * 1, timezone: Mars}}", "when.schedule.timezone is 'Mars'"),
