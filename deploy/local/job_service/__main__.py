@@ -60,6 +60,9 @@ def build_options(arguments: argparse.Namespace) -> Options:
 def describe_clients(url: str, project: str, region: str) -> str:
     """How the stock clients reach the emulator."""
     return f"""
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import aiplatform
+
 aiplatform.init(project="{project}", location="{region}", staging_bucket="gs://{project}-staging",
                 credentials=AnonymousCredentials(), api_endpoint="{url}", api_transport="rest")
 
