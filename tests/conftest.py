@@ -28,6 +28,7 @@ SHARED = {"stack": "stack", "deployed": "gcp", "plan": "gcp", "full_plan": "gcp"
 """Fixtures that are made once and cost much, and the group of tests that share them."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers (`-n`): tests that share something costly stay together, and so do those of one file."""
     for item in items:
