@@ -32,6 +32,8 @@ SHARED = {"stack": "stack", "deployed": "gcp", "plan": "gcp", "full_plan": "gcp"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers (`-n`): tests that share something costly stay together, and so do those of one file."""
     for item in items:
+        if item.get_closest_marker("xdist_group"):
+            continue
         names = getattr(item, "fixturenames", ())
         group = next((SHARED[name] for name in SHARED if name in names), item.path.as_posix())
         item.add_marker(pytest.mark.xdist_group(group))

@@ -88,7 +88,7 @@ def _upload(world: World) -> Delivery:
 def _quiet_dataset(world: World) -> Delivery:
     world.deliver(_upload(world))
     world.later(5)
-    world.await_quiet(1.2)
+    world.await_quiet(2.2)  # the date of a listing is in whole seconds
     return SWEEP
 
 
