@@ -41,11 +41,13 @@ class Part:
     def failure(self, what: str) -> PartFailed:
         return PartFailed(f"{self.name} {what}. Its last lines ({self.log}):\n{self.tail()}")
 
-    def stop(self) -> None:
-        """SIGTERM to the whole group, then SIGKILL to what is left of it."""
+    def ask_to_stop(self) -> None:
         self._signal(signal.SIGTERM)
+
+    def end(self, deadline: float) -> None:
+        """Wait for it until `deadline` (monotonic seconds), then SIGKILL what is left of its whole group."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_GRACE)
+            self.process.wait(max(0.0, deadline - time.monotonic()))
         self._signal(signal.SIGKILL)
         self.process.wait(_GRACE)
 
@@ -56,7 +58,7 @@ class Part:
 
 @dataclass
 class Processes:
-    """Starts parts and stops them in the opposite order."""
+    """Starts parts one after the other, and stops them all at once."""
 
     logs: Path
     parts: list[Part] = field(default_factory=list)
@@ -95,8 +97,11 @@ class Processes:
         self._until(part, lambda: listens(port), seconds)
 
     def stop(self) -> None:
+        for part in self.parts:
+            part.ask_to_stop()
+        deadline = time.monotonic() + _GRACE
         while self.parts:
-            self.parts.pop().stop()
+            self.parts.pop().end(deadline)
 
     def dead(self) -> Part | None:
         """A part that ended by itself, if any."""

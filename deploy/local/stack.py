@@ -41,10 +41,13 @@ def running_environ(state: Path) -> dict[str, str] | None:
     """The environment of the stack that runs on `state`, or None where none does."""
     try:
         found = json.loads((state / "stack.json").read_text())
-        os.kill(found["pid"], 0)
-    except (OSError, ValueError, KeyError):
+        with (state / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # only a stack holds it: what is written is left over
+    except BlockingIOError:
+        return dict(found["environ"])
+    except (OSError, ValueError):
         return None
-    return dict(found["environ"])
+    return None
 
 
 @dataclass
