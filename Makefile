@@ -13,7 +13,7 @@ demo: $(READY)
 
 # Most tests wait for processes, so three workers keep two cores busy.
 test: $(READY)
-	$(BIN)/pytest --numprocesses 3 --dist loadgroup
+	$(BIN)/pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .

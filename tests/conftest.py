@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kickoff.clients import Clients
@@ -24,16 +25,18 @@ def clients(stack: Stack) -> Clients:
     return Clients(Settings.from_environ(stack.environ))
 
 
-SHARED = {"stack": "stack", "deployed": "gcp", "plan": "gcp", "full_plan": "gcp"}
-"""Fixtures that are made once and cost much, and the group of tests that share them."""
+TOGETHER = ("tests/chaos/", "tests/gcp/")
+"""With several workers, what begins like this stays in one: its tests share something that costs much to make."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (`-n`): tests that share something costly stay together, and so do those of one file."""
-    for item in items:
-        if item.get_closest_marker("xdist_group"):
-            continue
-        names = getattr(item, "fixturenames", ())
-        group = next((SHARED[name] for name in SHARED if name in names), item.path.as_posix())
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests go to one worker, those of TOGETHER too. (`--dist loadgroup` does nothing under pytest 9.2.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByPlace(LoadScopeScheduling):  # type: ignore[misc]  # untyped
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return next((place for place in TOGETHER if file.startswith(place)), file)
+
+    return ByPlace(config, log)

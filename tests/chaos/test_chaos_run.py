@@ -9,8 +9,6 @@ import pytest
 from bench.chaos import run_chaos
 from tests.chaos.world import Services
 
-pytestmark = pytest.mark.xdist_group("chaos")  # one zygote for all
-
 
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_and_nothing_doubled(services: Services, tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from kickoff.runs import State, build_run_id
 from tests.chaos.matrix import Scenario, check
 from tests.chaos.world import LEASE, MARGIN, World, await_stopped
 
-pytestmark = pytest.mark.xdist_group("chaos")  # one zygote for all
-
 ONE = Scenario("one", lambda world: ("", b""))
 LONG = Scenario("long", lambda world: ("", b""), state="CANCELLED")
 REQUEST = {"recipe": "long", "idempotency_key": "k"}
