@@ -283,15 +283,16 @@ class World:
         for _, body in self.deliveries:
             start(parse_event("POST", "/", {"content-type": "application/json"}, body), self.clients, self.now)
         report = None
-        for _ in range(12):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
             self.later()
             report = sweep_all(self.clients, self.now)
             runs = self.runs()
             if runs and all(run.terminal and run.finished_published for run in runs) and not self.going():
                 return
             self._end_long_jobs()
-            if not runs:  # a dataset becomes quiet by Cloud Storage's clock, which nobody moves
-                time.sleep(0.4)
+            # A dataset becomes quiet by Cloud Storage's clock, which nobody moves, and a job takes its time to stop.
+            time.sleep(0.4 if not runs or self.going() else 0)
         raise AssertionError(f"not quiet: {[(run.run_id, run.state, run.notes) for run in self.runs()]}, {report}")
 
     def _end_long_jobs(self) -> None:
