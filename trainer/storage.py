@@ -54,6 +54,14 @@ def blob(uri: str, generation: int | None = None) -> Any:
     return client().bucket(bucket).blob(name, generation=generation)
 
 
+def new_blob(uri: str) -> Any:
+    """An object to be written, marked with its run: what a run writes never becomes part of a dataset."""
+    made = blob(uri)
+    if run := os.environ.get("KICKOFF_RUN_ID"):
+        made.metadata = {"kickoff-run": run}
+    return made
+
+
 def read(uri: str, generation: int | None = None) -> bytes:
     """The whole content; FileNotFoundError where there is none."""
     with explained("read", uri):
@@ -67,7 +75,7 @@ def write(uri: str, content: bytes) -> None:
     """Writes whole or not at all: a reader never sees a part of it."""
     with explained("write", uri):
         if is_gs(uri):
-            blob(uri).upload_from_string(content, content_type="application/octet-stream", timeout=120)
+            new_blob(uri).upload_from_string(content, content_type="application/octet-stream", timeout=120)
             return
         path = Path(uri)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +105,7 @@ def create(uri: str, content: bytes) -> bool:
         from google.api_core.exceptions import PreconditionFailed
 
         try:
-            blob(uri).upload_from_string(content, content_type="text/plain", if_generation_match=0, timeout=60)
+            new_blob(uri).upload_from_string(content, content_type="text/plain", if_generation_match=0, timeout=60)
         except PreconditionFailed:
             return False
         return True

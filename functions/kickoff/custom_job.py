@@ -61,7 +61,7 @@ def build_custom_job(
     labels[RECIPE_LABEL] = derive_label(request.recipe)
     custom_job["labels"] = labels
     _add_defaults(spec, settings)
-    _add_env(spec, run_id, settings)
+    _add_env(spec, run_id, recipe.name if recipe else "", settings)
     _restart_whole(spec)
     faults += _checked(custom_job, request, recipe, warnings)
     if faults:
@@ -178,8 +178,12 @@ def _add_defaults(spec: dict[str, Any], settings: Settings) -> None:
         spec["serviceAccount"] = settings.service_account
 
 
-def _add_env(spec: dict[str, Any], run_id: str, settings: Settings) -> None:
-    own = {"KICKOFF_RUN_ID": run_id, "KICKOFF_EVENTS_TOPIC": settings.events_topic}
+def _add_env(spec: dict[str, Any], run_id: str, recipe: str, settings: Settings) -> None:
+    own = {
+        "KICKOFF_RUN_ID": run_id,
+        "KICKOFF_EVENTS_TOPIC": settings.events_topic,
+        "KICKOFF_RECIPE": recipe,
+    }
     added = [{"name": name, "value": value} for name, value in own.items() if value]
     for pool in spec.get("workerPoolSpecs", []):
         for task in ("containerSpec", "pythonPackageSpec"):

@@ -48,6 +48,7 @@ def test_the_digits_become_three_replicas_that_know_their_run() -> None:
     env = [
         {"name": "KICKOFF_RUN_ID", "value": "digits-ab"},
         {"name": "KICKOFF_EVENTS_TOPIC", "value": "projects/acme-ml/topics/training-events"},
+        {"name": "KICKOFF_RECIPE", "value": "digits"},
     ]
     args = pools(job)[0]["containerSpec"]["args"]
 

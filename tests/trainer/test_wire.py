@@ -57,7 +57,10 @@ def test_everything_goes_through_the_wire(
     (replica,) = launch(["--model=digits", data, "--epochs=2", "--keep-checkpoints=2"], env=env)
     assert replica.wait(120) == 0, replica.text
 
-    names = [blob.name.removeprefix("runs/7/") for blob in gcs_client.list_blobs("wire-models", prefix="runs/7/")]
+    blobs = list(gcs_client.list_blobs("wire-models", prefix="runs/7/"))
+    written = [blob for blob in blobs if not blob.name.endswith("snapshot.json")]
+    assert all(blob.metadata == {"kickoff-run": "digits-abc"} for blob in written), "so no dataset takes them in"
+    names = [blob.name.removeprefix("runs/7/") for blob in blobs]
     expected = {"winner", "model/saved_model.pb", "model/model.keras", "model/labels.txt", "model/metrics.json"}
     assert expected <= set(names)
     assert len([name for name in names if name.startswith("checkpoints/")]) == 2
