@@ -159,7 +159,8 @@ def agree(strategy: Any, model: Any) -> None:
 
         def mean() -> Any:
             context = tf.distribute.get_replica_context()
-            local = [tf.convert_to_tensor(variable.value) for variable in variables]
+            # The copy is placed on the replica's device; a mere read has none over several processes, and is refused.
+            local = [tf.identity(variable.value) for variable in variables]
             return context.all_reduce(tf.distribute.ReduceOp.MEAN, local)
 
         means = tf.function(lambda: strategy.run(mean), autograph=False)()

@@ -47,7 +47,13 @@ def test_the_codelab_systems_and_the_digits_ship() -> None:
         recipe.name: (recipe.job.replicas, recipe.job.machine_type, recipe.job.accelerator, recipe.job.args["epochs"])
         for recipe in RECIPES
     }
-    assert set(figures) == {"digits", "cassava", "flowers-multi-gpu", "flowers-multi-machine"}
+    assert set(figures) == {
+        "digits",
+        "cassava",
+        "flowers-multi-gpu",
+        "flowers-multi-machine",
+        "flowers-parameter-server",
+    }
     assert figures["digits"][:3] == (3, "n1-standard-4", None)
     assert figures["flowers-multi-machine"] == (2, "n1-standard-4", None, 10)
     assert figures["cassava"][:2] == (2, "n1-standard-8") and figures["cassava"][3] == 2
