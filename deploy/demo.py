@@ -45,7 +45,7 @@ class DemoFailed(Exception):
     """What went wrong, and where to look."""
 
 
-def run_demo(stack: Stack, recipe: str, keep: Path) -> None:
+def run_demo(stack: Stack, keep: Path) -> None:
     """Upload, watch, verify, sum up. Raises DemoFailed, PartFailed."""
     began = time.monotonic()
     clients = Clients(Settings.from_environ(stack.environ))
@@ -55,7 +55,7 @@ def run_demo(stack: Stack, recipe: str, keep: Path) -> None:
         )
         upload_digits(stack.urls["storage"])
         console.print("[bold]2.[/bold] The marker object completed the dataset: that upload is all this command does")
-        run = wait_for_run(clients.ledger, recipe, _APPEARS, stack.check)
+        run = wait_for_run(clients.ledger, "digits", _APPEARS, stack.check)
         console.print(f"[bold]3.[/bold] Run [bold]{run.run_id}[/bold] · {stack.urls['dashboard']}")
         run = watch(clients, run, stack)
         if run.state is not State.SUCCEEDED:

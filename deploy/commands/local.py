@@ -65,7 +65,6 @@ def env(state: StateOption = None) -> None:
 
 
 def demo(
-    recipe: Annotated[str, typer.Option(help="The recipe to run.")] = "digits",
     keep: Annotated[Path, typer.Option(help="Folder that the trained model is copied to.")] = Path(".kickoff/demo"),
 ) -> None:
     """Upload a real dataset and watch one job of three replicas train on it, from the upload to the record."""
@@ -75,7 +74,7 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="kickoff-demo-") as state:
         try:
             with Stack(Path(state), say=say, sweep_seconds=2) as stack:
-                run_demo(stack, recipe, keep)
+                run_demo(stack, keep)
         except (PartFailed, DemoFailed) as error:
             print(f"kickoff: {error}\nEvery part's log: {keep_logs(Path(state), keep)}", file=sys.stderr)
             sys.exit(1)
