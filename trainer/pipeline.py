@@ -10,7 +10,7 @@ from trainer.datasets import Indices
 from trainer.images import ImageCache
 from trainer.schedule import Schedule, share
 
-_AHEAD = 4
+_AHEAD = 2
 """Batches that are ready before the model asks: enough to hide a slow one, few enough to cost no memory."""
 
 

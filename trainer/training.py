@@ -139,16 +139,12 @@ def _train_epochs(setup: Setup, progress: Milestones) -> None:
     schedule = Schedule(len(setup.inputs.training), setup.global_batch, options.seed, start)
     total = sum(schedule.steps(epoch) for epoch in range(start.epoch, options.epochs))
     if total <= 0:
-        _validate(setup, progress, _compile(setup, start.epoch), None)
+        _validate(setup, progress, _compile(setup, start.epoch), _held_out(setup))
         return
     batches = training_batches(
         setup.strategy, setup.cache, setup.inputs.training, schedule, options.batch_size, total - 1
     )
-    held_out = None
-    if len(setup.inputs.validation):
-        held_out = validation_batches(
-            setup.strategy, setup.cache, setup.inputs.validation, options.batch_size, setup.replicas
-        )
+    held_out = _held_out(setup)
     steps, first = _compile(setup, start.epoch), progress.step
     setup.summaries.graph(setup.model, image_size(options))
     for epoch in range(start.epoch, options.epochs):
@@ -162,6 +158,13 @@ def _train_epochs(setup: Setup, progress: Milestones) -> None:
         if stops_early(progress.history, options.early_stopping):
             say(f"stopping early: no better val_loss for {options.early_stopping} epochs")
             return
+
+
+def _held_out(setup: Setup) -> Iterator[Any]:
+    """Begins when first asked: until then decoding it would only take the processors from the first epoch."""
+    yield from validation_batches(
+        setup.strategy, setup.cache, setup.inputs.validation, setup.options.batch_size, setup.replicas
+    )
 
 
 def _compile(setup: Setup, epoch: int) -> loop.Steps:
@@ -215,7 +218,9 @@ def _save(setup: Setup, progress: Milestones, *, wait: bool = False) -> None:
     setup.writer.write(progress.to_state(values, setup.options, setup.inputs), wait=wait)
 
 
-def _end_epoch(setup: Setup, progress: Milestones, steps: loop.Steps, held_out: Any, epoch: int, rate: float) -> None:
+def _end_epoch(
+    setup: Setup, progress: Milestones, steps: loop.Steps, held_out: Iterator[Any], epoch: int, rate: float
+) -> None:
     metrics = progress.epoch_metrics()
     loop.agree(setup.strategy, setup.model)
     _check_weights(setup, epoch)
@@ -236,14 +241,10 @@ def _check_weights(setup: Setup, epoch: int) -> None:
             raise Diverged(f"{variable.path} holds numbers that are not finite after epoch {epoch + 1}")
 
 
-def _validate(setup: Setup, progress: Milestones, steps: loop.Steps, held_out: Any) -> dict[str, float]:
+def _validate(setup: Setup, progress: Milestones, steps: loop.Steps, held_out: Iterator[Any]) -> dict[str, float]:
     """Loss and accuracy over the validation examples, each counted once; keeps the confusion matrix."""
     if not len(setup.inputs.validation):
         return {}
-    if held_out is None:
-        held_out = validation_batches(
-            setup.strategy, setup.cache, setup.inputs.validation, setup.options.batch_size, setup.replicas
-        )
     total: Any = 0
     for _ in range(validation_steps(setup.inputs.validation, setup.global_batch)):
         total = total + steps.evaluate(next(held_out))
