@@ -1,6 +1,7 @@
 """Decoding: the one way from an encoded image to what the model sees, in training and in serving alike."""
 
 import contextlib
+import functools
 import os
 import tempfile
 from collections.abc import Sequence
@@ -18,10 +19,22 @@ from trainer.errors import InvalidData
 
 def decode(content: Any, size: int) -> Any:
     """uint8 (size, size, 3) from one encoded PNG, JPEG, GIF or BMP (a string scalar). Traceable."""
-    image = tf.io.decode_image(content, channels=3, expand_animations=False)
+    image = tf.cond(
+        tf.io.is_jpeg(content),
+        lambda: _decode_jpeg(content, size),
+        lambda: tf.io.decode_image(content, channels=3, expand_animations=False),
+    )
     image.set_shape((None, None, 3))
-    resized = tf.image.resize(tf.cast(image, tf.float32), (size, size))
-    return tf.cast(tf.round(tf.clip_by_value(resized, 0.0, 255.0)), tf.uint8)
+    return tf.cast(tf.round(tf.image.resize(image, (size, size))), tf.uint8)
+
+
+def _decode_jpeg(content: Any, size: int) -> Any:
+    """JPEG can be decoded at a half, a quarter or an eighth, for less work and less aliasing; never below `size`."""
+    side = tf.reduce_min(tf.io.extract_jpeg_shape(content)[:2])
+    halvings = tf.reduce_sum(tf.cast(side >= [2 * size, 4 * size, 8 * size], tf.int32))
+    return tf.switch_case(
+        halvings, [functools.partial(tf.io.decode_jpeg, content, channels=3, ratio=ratio) for ratio in (1, 2, 4, 8)]
+    )
 
 
 class ImageCache:

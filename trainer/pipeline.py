@@ -12,6 +12,8 @@ from trainer.schedule import Schedule, share
 
 _AHEAD = 2
 """Batches that are ready before the model asks: enough to hide a slow one, few enough to cost no memory."""
+_CALLS = 2
+"""Batches in the making; the images of each are decoded on all processors."""
 
 
 def training_batches(
@@ -65,9 +67,11 @@ def _iterate(strategy: Any, cache: ImageCache, per_replica: int, of_step: Callab
         counter = tf.data.Dataset.counter()
         dataset = counter.map(
             lambda number: mapped(number, context.input_pipeline_id * local, local),
-            num_parallel_calls=2,
+            num_parallel_calls=_CALLS,
             deterministic=True,
         )
-        return dataset.prefetch(_AHEAD)
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = _CALLS  # decoding must not wait for the model's threads
+        return dataset.prefetch(_AHEAD).with_options(options)
 
     return iter(strategy.distribute_datasets_from_function(of_worker))
