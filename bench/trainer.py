@@ -1,8 +1,10 @@
 """The trainer beside the codelab's on the same files: images/s, memory, and what more replicas bring on these cores.
 
-    python bench/trainer.py [--images 800] [--epochs 3] [--only NAME …]
+    python bench/trainer.py [--images 3670] [--epochs 3] [--rounds 1] [--only NAME …]
 
-Prints a Markdown table. The files are 320 x 240 JPEGs cut from scikit-learn's two sample photographs.
+Prints a Markdown table; beside each figure, how many times the codelab's it is. The files are 320 x 240 JPEGs cut from
+scikit-learn's two sample photographs, by default as many as the codelab's flowers. Each round runs every job once, so
+that a machine that slows down meanwhile slows all of them; figures are medians over the rounds.
 """
 
 import argparse
@@ -15,15 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+Job = list[tuple[list[str], dict[str, str]]]
+"""The command and the variables of each of its processes."""
+CODELAB = "codelab (tf_keras, Flatten)"
 
 
 @dataclass(frozen=True)
 class Row:
-    name: str
+    """Images a second in the first and (median) later epochs, and the largest process, MiB."""
+
     first: float
     later: float
     memory_mib: float
@@ -48,7 +54,7 @@ def write_images(root: Path, count: int) -> None:
         Image.fromarray(cut.clip(0, 255).astype(np.uint8)).save(path, quality=90)
 
 
-def measure(name: str, commands: list[tuple[list[str], dict[str, str]]]) -> Row:
+def measure(name: str, commands: Job) -> Row:
     """Runs the processes of one job; figures are the first one's, memory is the largest of any."""
     jobs = [
         subprocess.Popen(
@@ -70,10 +76,10 @@ def measure(name: str, commands: list[tuple[list[str], dict[str, str]]]) -> Row:
         if job.returncode:
             raise SystemExit(f"{name} ended with {job.returncode}:\n{text}")
     rates = [float(rate) for rate in re.findall(r"^epoch .* ([\d.]+) images/s$", text, re.M)]
-    return Row(name, rates[0], statistics.median(rates[1:] or rates), max(memory))
+    return Row(rates[0], statistics.median(rates[1:] or rates), max(memory))
 
 
-def ours(data: Path, output: Path, epochs: int, replicas: int, *more: str) -> list[tuple[list[str], dict[str, str]]]:
+def ours(data: Path, output: Path, epochs: int, replicas: int, *more: str) -> Job:
     arguments = [f"--data={data}", f"--output={output}/model", "--model=flowers", f"--epochs={epochs}"]
     command = [sys.executable, "-m", "trainer.task", *arguments, "--checkpoint-minutes=60", *more]
     if replicas == 1:
@@ -97,17 +103,19 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def model_alone(head: str, batches: int = 10) -> Row:
+def model_alone(head: str, batches: int = 40) -> Job:
     """The same step on one batch that is already there: no input pipeline can be faster."""
     code = f"""
 import time, resource, numpy as np, tensorflow as tf
 from trainer.arguments import parse_arguments
 from trainer.loop import Steps
 from trainer.models import build_model
+from trainer.strategies import create_strategy
+strategy = create_strategy("none", None, [], 0)
 options = parse_arguments(["--data=x", "--output=y", "--model=flowers", "--head={head}"], {{}})
 model = build_model(tf.keras, options, 5)
 optimizer = tf.keras.optimizers.Adam(); optimizer.build(model.trainable_variables)
-steps = Steps(tf.keras, tf.distribute.get_strategy(), model, optimizer)
+steps = Steps(tf.keras, strategy, model, optimizer)
 images = tf.constant(np.random.default_rng(0).integers(0, 255, (32, 180, 180, 3)).astype(np.uint8))
 batch = (images, tf.zeros(32, tf.int32), tf.ones(32), tf.constant(32.0), tf.zeros((32, 2), tf.int32))
 requests = tf.zeros(2)
@@ -116,43 +124,59 @@ began = time.perf_counter()
 for _ in range({batches}): steps.train(batch, requests)
 print(f"epoch 1 {{32 * {batches} / (time.perf_counter() - began):.1f}} images/s")
 """
-    return measure(f"model alone, {head} head", [([sys.executable, "-c", code], {})])
+    return [([sys.executable, "-c", code], {})]
+
+
+def list_jobs(data: Path, root: Path, epochs: int, images: int) -> dict[str, Job]:
+    """What is compared; each leaves what it makes below `root`."""
+    codelab = [sys.executable, "bench/trainer_codelab.py", str(data), str(epochs), str(root / "saved")]
+    return {
+        CODELAB: [([*codelab, str(round(images * 0.8))], {})],
+        "ours, Flatten head": ours(data, root / "flatten", epochs, 1, "--head=flatten"),
+        "ours": ours(data, root / "one", epochs, 1),
+        "ours, 2 replicas": ours(data, root / "two", epochs, 2, "--batch-size=16"),
+        "ours, 3 replicas": ours(data, root / "three", epochs, 3, "--batch-size=11"),
+        "the model alone, Flatten head": model_alone("flatten"),
+        "the model alone": model_alone("pool"),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The trainer beside the codelab's.")
-    parser.add_argument("--images", type=int, default=800)
+    parser.add_argument("--images", type=int, default=3670)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=[])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kickoff-bench-") as directory:
         root, data, epochs = Path(directory), Path(directory) / "images", arguments.epochs
         write_images(data, arguments.images)
-        training = str(round(arguments.images * 0.8))
-        codelab = [sys.executable, "bench/trainer_codelab.py", str(data), str(epochs), str(root / "saved"), training]
-        jobs = {
-            "codelab (tf_keras, Flatten)": [(codelab, {})],
-            "ours, Flatten head": ours(data, root / "flatten", epochs, 1, "--head=flatten"),
-            "ours": ours(data, root / "one", epochs, 1),
-            "ours, 2 replicas": ours(data, root / "two", epochs, 2, "--batch-size=16"),
-            "ours, 3 replicas": ours(data, root / "three", epochs, 3, "--batch-size=11"),
-        }
-        print(
-            f"{arguments.images} images of 320 x 240, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, ", end=""
-        )
-        print(time.strftime("%Y-%m-%d"))
+        load = os.getloadavg()[0]
+        rounds = []
+        for number in range(arguments.rounds):
+            jobs = list_jobs(data, root / str(number), epochs, arguments.images)
+            chosen = {name: jobs[name] for name in arguments.only or jobs}
+            rounds.append({name: measure(name, commands) for name, commands in chosen.items()})
+        print(f"{arguments.images} images of 320 x 240, {os.cpu_count()} cores, load {load:.1f} before, ", end="")
+        print(f"{arguments.rounds} rounds, {time.strftime('%Y-%m-%d')}")
         print("| trainer | first epoch, images/s | later epochs, images/s | peak memory of a process, MiB |")
         print("| --- | ---: | ---: | ---: |")
-        for name, commands in jobs.items():
-            if not arguments.only or name in arguments.only:
-                show(measure(name, commands))
-        if not arguments.only:
-            show(model_alone("flatten"))
-            show(model_alone("pool"))
+        rows = {name: median([results[name] for results in rounds]) for name in rounds[0]}
+        for name, row in rows.items():
+            print(f"| {name} | {format_row(row, rows.get(CODELAB))} |")
 
 
-def show(row: Row) -> None:
-    print(f"| {row.name} | {row.first:.0f} | {row.later:.0f} | {row.memory_mib:.0f} |", flush=True)
+def median(rows: list[Row]) -> Row:
+    return Row(*(statistics.median(getattr(row, field.name) for row in rows) for field in fields(Row)))
+
+
+def format_row(row: Row, yardstick: Row | None) -> str:
+    cells = []
+    for field in fields(Row):
+        value = getattr(row, field.name)
+        beside = f" ({value / getattr(yardstick, field.name):.2f} x)" if yardstick else ""
+        cells.append(f"{value:.0f}{beside}")
+    return " | ".join(cells)
 
 
 if __name__ == "__main__":
