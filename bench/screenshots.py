@@ -16,7 +16,7 @@ from kickoff.settings import Settings
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from deploy.demo import upload_digits
+from deploy.demo_data import SCENES, upload
 from deploy.follow import follow
 from deploy.local.stack import PROJECT, TRAINER_IMAGE, Stack
 from tests.chromium import emulate, missing, open_chromium
@@ -40,7 +40,7 @@ def main(folder: Path) -> None:
 
 def take_all(stack: Stack, clients: Clients, browser: Chrome, folder: Path) -> None:
     ask_for_others(stack, clients)
-    upload_digits(stack.urls["storage"])
+    list(upload(stack.urls["storage"], SCENES["digits"]))
     page = stack.urls["dashboard"]
     run = wait_for_state(clients, State.RUNNING)
     for news in follow(clients.ledger, run.run_id, DEADLINE, stack.check):

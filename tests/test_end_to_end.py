@@ -17,7 +17,8 @@ from kickoff.logs import read_tails
 from kickoff.progress import list_epochs
 from kickoff.runs import Run, State
 
-from deploy.demo import evaluate, upload_digits
+from deploy.demo import evaluate
+from deploy.demo_data import SCENES, upload
 from deploy.follow import follow, wait_for_run
 from deploy.local.stack import PROJECT, TRAINER_IMAGE, Stack
 from deploy.models import download_model
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.timeout(400)
 @pytest.fixture(scope="module")
 def trained(stack: Stack, clients: Clients) -> Run:
     """Upload the digits, touch nothing else, and wait for the run to end."""
-    upload_digits(stack.urls["storage"])
+    assert len(list(upload(stack.urls["storage"], SCENES["digits"]))) == 1797
     run = wait_for_run(clients.ledger, "digits", 60, stack.check)
     for _ in follow(clients.ledger, run.run_id, DEADLINE, stack.check):
         pass

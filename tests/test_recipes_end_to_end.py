@@ -3,24 +3,23 @@
 Cassava (two ResNet50s) runs with KICKOFF_HEAVY=1 alone.
 """
 
-import io
-import json
 import os
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from google.auth.credentials import AnonymousCredentials
-from google.cloud import storage
-from google.pubsub_v1 import PublisherClient
-from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from kickoff.clients import Clients
 from kickoff.logs import read_tails
 from kickoff.runs import Run, State
 
+from deploy.demo import evaluate, read_evaluations
+from deploy.demo_data import SCENES, publish_request, upload
 from deploy.follow import follow, wait_for_run
-from deploy.local.stack import PROJECT, Stack
+from deploy.local.stack import Stack
+from deploy.models import download_model
 
-DATASET = f"gs://{PROJECT}-data/small/flowers/"
+IMAGES = 48
 SECONDS = 300.0
 SMALL = {"epochs": 1, "batch-size": 8}
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -38,30 +37,11 @@ pytestmark = pytest.mark.timeout(420)
 
 @pytest.fixture(scope="module")
 def photos(stack: Stack) -> str:
-    """Crops of the two real photographs that scikit-learn carries, as class folders: a temple and a flower."""
-    from PIL import Image
-    from sklearn.datasets import load_sample_images
-
-    client = storage.Client(
-        project=PROJECT, credentials=AnonymousCredentials(), client_options={"api_endpoint": stack.urls["storage"]}
-    )
-    bucket = client.bucket(f"{PROJECT}-data")
-    for kind, photo in zip(("temple", "flower"), load_sample_images().images, strict=True):
-        for index in range(24):
-            x, y = 40 * (index % 8), 80 * (index // 8)
-            jpeg = io.BytesIO()
-            Image.fromarray(photo[y : y + 160, x : x + 160]).save(jpeg, format="JPEG")
-            bucket.blob(f"small/flowers/{kind}/{index:02}.jpg").upload_from_string(jpeg.getvalue(), "image/jpeg")
-    return DATASET
-
-
-def ask(stack: Stack, payload: dict[str, Any]) -> None:
-    import grpc
-
-    with grpc.insecure_channel(stack.environ["PUBSUB_EMULATOR_HOST"]) as channel:
-        client = PublisherClient(transport=PublisherGrpcTransport(channel=channel))
-        message = {"data": json.dumps(payload).encode()}
-        client.publish(topic=f"projects/{PROJECT}/topics/training-requests", messages=[message])
+    """Cuts of two real photographs, as the demo uploads them; few enough for a test."""
+    scene = SCENES["flowers-multi-machine"]
+    few = replace(scene, files=lambda: (item for item in scene.files() if int(item[0][-6:-4]) % 2), root="small/")
+    assert len(list(upload(stack.urls["storage"], few))) == IMAGES
+    return str(few.request("any")["dataset"])
 
 
 def explain(run: Run, stack: Stack) -> str:
@@ -72,13 +52,32 @@ def explain(run: Run, stack: Stack) -> str:
 
 
 @pytest.mark.parametrize("recipe", REQUESTS)
-def test_a_message_becomes_a_trained_model(recipe: str, photos: str, stack: Stack, clients: Clients) -> None:
-    ask(stack, {"recipe": recipe, "dataset": photos, "args": REQUESTS[recipe]})
+def test_a_message_becomes_a_trained_model(
+    recipe: str, photos: str, stack: Stack, clients: Clients, tmp_path: Path
+) -> None:
+    request = {"recipe": recipe, "dataset": photos, "args": REQUESTS[recipe]}
+    publish_request(stack.environ["PUBSUB_EMULATOR_HOST"], request)
     run = wait_for_run(clients.ledger, recipe, 60, stack.check)
     for _ in follow(clients.ledger, run.run_id, SECONDS, stack.check):
         pass
     ended = clients.ledger.get_run(run.run_id)
     assert ended is not None and ended.state is State.SUCCEEDED, explain(ended or run, stack)
-    assert not ended.model_missing and ended.dataset and ended.dataset.objects == 48
+    assert not ended.model_missing and ended.dataset and ended.dataset.objects == IMAGES
     pools = ended.custom_job["jobSpec"]["workerPoolSpecs"]
     assert [int(pool["replicaCount"]) for pool in pools] == REPLICAS.get(recipe, [1, 1])
+    if recipe == "flowers-parameter-server":
+        check_evaluations(ended, stack)
+        check_model(ended, stack, tmp_path)
+
+
+def check_evaluations(run: Run, stack: Stack) -> None:
+    """The evaluator of pool 3 measured the checkpoints, the last one too, and got what the primary got."""
+    last = read_evaluations(stack.urls["storage"], run)[-1]
+    assert last["epoch"] == 1
+    assert last["val_accuracy"] == pytest.approx(run.metrics["val_accuracy"])
+
+
+def check_model(run: Run, stack: Stack, folder: Path) -> None:
+    """What tf_keras saved does after loading what the record says."""
+    download_model(stack.urls["storage"], run.model_uri, folder)
+    assert evaluate(stack, run, folder)["accuracy"] == pytest.approx(run.metrics["val_accuracy"], abs=1e-3)

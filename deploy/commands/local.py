@@ -17,6 +17,7 @@ from kickoff.errors import ConfigurationError
 
 from deploy.commands import vertex
 from deploy.console import console
+from deploy.demo_data import SCENES
 from deploy.local.processes import PartFailed
 from deploy.local.stack import PROJECT, Stack, default_state, running_environ
 
@@ -65,16 +66,19 @@ def env(state: StateOption = None) -> None:
 
 
 def demo(
+    recipe: Annotated[str, typer.Option(help=f"What to train: {', '.join(SCENES)}.")] = "digits",
     keep: Annotated[Path, typer.Option(help="Folder that the trained model is copied to.")] = Path(".kickoff/demo"),
 ) -> None:
-    """Upload a real dataset and watch one job of three replicas train on it, from the upload to the record."""
+    """Upload a small dataset and watch one job train on it, from the upload to the record and the loaded model."""
     from deploy.demo import DemoFailed, run_demo
 
+    if recipe not in SCENES:
+        raise ConfigurationError(f"--recipe is {recipe}; it must be one of {', '.join(SCENES)}")
     end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="kickoff-demo-") as state:
         try:
             with Stack(Path(state), say=say, sweep_seconds=2) as stack:
-                run_demo(stack, keep)
+                run_demo(stack, recipe, keep)
         except (PartFailed, DemoFailed) as error:
             print(f"kickoff: {error}\nEvery part's log: {keep_logs(Path(state), keep)}", file=sys.stderr)
             sys.exit(1)

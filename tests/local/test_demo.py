@@ -4,12 +4,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from kickoff.errors import ConfigurationError
+from kickoff.request import parse_request
 from kickoff.runs import Change, JobRecord, Run, State
 
-from deploy.commands.local import keep_logs
+from deploy.commands.local import demo, keep_logs
 from deploy.demo import DemoFailed, describe_change, failure_lines, verify
+from deploy.demo_data import BUCKET, SCENES
 from deploy.digits import COUNT, write_digits
+from deploy.photos import COUNT as PHOTOS
+from deploy.photos import photo_files, write_photos
 from tests.kickoff.making import make_run
+from tests.kickoff.requests_at_hand import RECIPES
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ERROR = "The replica workerpool1-0 exited with a non-zero status of 1.\nTraceback (most recent call last):"
@@ -43,12 +49,18 @@ def test_a_note_keeps_its_brackets_and_its_first_line_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "again", "said"),
-    [(0.98, 0.90, r"reaches 0\.9000, the record says 0\.9800"), (0.5, 0.5, r"0\.93 is the least")],
+    ("recorded", "jobs", "again", "said"),
+    [
+        (0.98, 1, 0.90, r"reaches 0\.9000, the record says 0\.9800"),
+        (0.5, 1, 0.5, r"0\.93 is the least"),
+        (0.98, 2, 0.98, "has 2 jobs"),
+    ],
 )
-def test_a_model_that_differs_or_learnt_nothing_fails(recorded: float, again: float, said: str) -> None:
+def test_a_model_that_differs_or_learnt_nothing_and_a_second_job_fail(
+    recorded: float, jobs: int, again: float, said: str
+) -> None:
     with pytest.raises(DemoFailed, match=said):
-        verify(make_run().model_copy(update={"metrics": {"val_accuracy": recorded}}), {"accuracy": again})
+        verify(make_run().model_copy(update={"metrics": {"val_accuracy": recorded}}), jobs, {"accuracy": again}, 0.93)
 
 
 def test_logs_outlive_the_stack(tmp_path: Path) -> None:
@@ -63,3 +75,27 @@ def test_digits_lie_in_class_folders(tmp_path: Path) -> None:
     assert write_digits(tmp_path) == COUNT
     assert sorted(path.name for path in tmp_path.iterdir()) == list("0123456789")
     assert len(list(tmp_path.rglob("*.png"))) == COUNT
+
+
+def test_every_shipped_recipe_has_a_demo_that_asks_for_what_the_recipe_allows() -> None:
+    assert set(SCENES) == {recipe.name for recipe in RECIPES}
+    for recipe in RECIPES:
+        scene = SCENES[recipe.name]
+        if scene.starts_by_upload:
+            assert recipe.when.upload and recipe.when.upload.root == scene.root
+        else:
+            parse_request(scene.request(recipe.name), RECIPES)  # raises where something is not allowed
+            assert not RECIPES.match_upload(BUCKET, f"{scene.root}0.jpg")
+
+
+def test_an_unknown_recipe_is_told_with_those_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="--recipe is roses; it must be one of digits, flowers-multi-gpu"):
+        demo(recipe="roses")
+
+
+def test_the_photographs_are_the_same_each_time_and_whole(tmp_path: Path) -> None:
+    files = dict(photo_files())
+    assert files == dict(photo_files())
+    assert len(files) == PHOTOS == write_photos(tmp_path)
+    assert {name.partition("/")[0] for name in files} == {"temple", "flower"}
+    assert all(jpeg.startswith(b"\xff\xd8") and jpeg.endswith(b"\xff\xd9") for jpeg in files.values())
