@@ -24,7 +24,16 @@ from trainer import storage
 from trainer.errors import StorageFailed, TrainerError
 from trainer.schedule import Position
 
-_NAME = re.compile(r"checkpoint-(\d{12})\.npz$")
+_PATTERN = re.compile(r"checkpoint-(\d{12})\.npz$")
+
+
+@dataclass(frozen=True)
+class Best:
+    """The epoch (1-based) with the lowest val_loss so far, and the step at its end."""
+
+    epoch: int
+    step: int
+    loss: float
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class State:
     sums: Sequence[float] = ()
     history: Sequence[Mapping[str, float]] = ()
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    best: Best | None = None
 
 
 def encode(state: State) -> bytes:
@@ -47,6 +57,7 @@ def encode(state: State) -> bytes:
         "sums": list(state.sums),
         "history": list(state.history),
         "fingerprint": dict(state.fingerprint),
+        "best": asdict(state.best) if state.best else None,
     }
     arrays: dict[str, Any] = {f"v{index:05d}": value for index, value in enumerate(state.values)}
     out = io.BytesIO()
@@ -67,6 +78,7 @@ def decode(content: bytes) -> State:
             header["sums"],
             header["history"],
             header["fingerprint"],
+            Best(**header["best"]) if header.get("best") else None,
         )
     except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, EOFError, OSError) as error:
         raise ValueError(f"not a whole checkpoint: {error}") from error
@@ -82,9 +94,23 @@ def load_newest(directory: str, report: Callable[[str], None] = print) -> State 
     return None
 
 
+def load_step(directory: str, step: int, report: Callable[[str], None] = print) -> State | None:
+    """The checkpoint of one step; None, and said why, where it cannot be read."""
+    uri = storage.join(directory, _name(step))
+    try:
+        return decode(storage.read(uri))
+    except (ValueError, FileNotFoundError) as error:
+        report(f"warning: checkpoint {uri} is unusable ({error})")
+        return None
+
+
+def _name(step: int) -> str:
+    return f"checkpoint-{step:012d}.npz"
+
+
 def _list(directory: str) -> list[storage.StoredFile]:
     try:
-        return [file for file in storage.list_files(directory) if _NAME.fullmatch(file.name)]
+        return [file for file in storage.list_files(directory) if _PATTERN.fullmatch(file.name)]
     except FileNotFoundError:
         return []
 
@@ -100,6 +126,8 @@ class Writer:
         self._directory, self._keep, self._report, self._tolerance = directory, keep, report, tolerance
         self._thread: threading.Thread | None = None
         self._last = time.monotonic()
+        self.kept_step = -1
+        """The step whose checkpoint stays, however old it is."""
         self.last_step = 0
         """The step of the last write that was started."""
         self._failures = 0
@@ -132,9 +160,10 @@ class Writer:
 
     def _write(self, state: State) -> None:
         try:
-            storage.write(storage.join(self._directory, f"checkpoint-{state.step:012d}.npz"), encode(state))
+            storage.write(storage.join(self._directory, _name(state.step)), encode(state))
             for old in _list(self._directory)[: -self._keep]:
-                storage.delete(old.uri)
+                if old.name != _name(self.kept_step):
+                    storage.delete(old.uri)
             self._failures = 0
         except (TrainerError, FileNotFoundError) as error:
             self._failures += 1

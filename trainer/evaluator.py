@@ -13,7 +13,7 @@ from trainer.images import ImageCache
 from trainer.inputs import open_inputs
 from trainer.loop import assign, model_variables
 from trainer.measure import measure
-from trainer.milestones import load_checkpoint
+from trainer.milestones import from_state, load_checkpoint
 from trainer.models import build_model
 from trainer.progress import say
 from trainer.storage import join, write
@@ -41,12 +41,13 @@ def evaluate_checkpoints(options: Options, directory: Path) -> None:
             document = {"step": state.step, "epoch": state.position.epoch, **metrics}
             write(join(target, f"step-{state.step:08d}.json"), json.dumps(document).encode())
             say("evaluation " + " ".join(f"{name} {value:.4g}" for name, value in document.items()))
-            if is_last(state, options.epochs):
+            if is_last(state, options):
                 return
         if time.monotonic() > deadline:
             raise PeerLost(f"no new checkpoint in {options.checkpoint_dir} for {options.peer_timeout:g} s")
         time.sleep(_PAUSE)
 
 
-def is_last(state: checkpoints.State, epochs: int) -> bool:
-    return state.position.epoch >= epochs
+def is_last(state: checkpoints.State, options: Options) -> bool:
+    """True for the checkpoint after which the coordinator writes no other."""
+    return state.position.epoch >= options.epochs or from_state(state).stops_early(options.early_stopping)

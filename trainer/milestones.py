@@ -1,5 +1,6 @@
 """How far a run is, and its way into and out of checkpoints."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,18 +24,33 @@ class Milestones:
     sums: Any = field(default_factory=lambda: np.zeros(3))
     history: list[dict[str, float]] = field(default_factory=list)
     confusion: Any = None
+    best: checkpoints.Best | None = None
 
     def epoch_metrics(self) -> dict[str, float]:
         loss, correct, examples = self.sums
         return {"loss": float(loss / examples), "accuracy": float(correct / examples)}
 
-    def end_epoch(self, metrics: Mapping[str, float]) -> None:
+    def end_epoch(self, metrics: Mapping[str, float]) -> bool:
+        """True when no epoch before had as low a val_loss."""
         self.history.append(dict(metrics))
         self.sums = np.zeros(3)
+        loss = metrics.get("val_loss", math.inf)
+        if loss < (self.best.loss if self.best else math.inf):
+            self.best = checkpoints.Best(self.position.epoch, self.step, loss)
+        return self.best is not None and self.best.step == self.step
+
+    def stops_early(self, patience: int) -> bool:
+        """True when the last `patience` epochs brought no better val_loss than those before; never for 0."""
+        return bool(patience) and self.best is not None and self.position.epoch - self.best.epoch >= patience
+
+    def chosen_epoch(self, patience: int) -> int:
+        """The epoch (1-based) whose weights are exported: with early stopping the best, otherwise the last."""
+        return self.best.epoch if patience and self.best else len(self.history)
 
     def to_state(self, values: Sequence[Any], options: Options, inputs: Inputs) -> checkpoints.State:
         mark = fingerprint(options, inputs)
-        return checkpoints.State(self.step, self.position, values, self.sums.tolist(), tuple(self.history), mark)
+        sums, history = self.sums.tolist(), tuple(self.history)
+        return checkpoints.State(self.step, self.position, values, sums, history, mark, self.best)
 
 
 def load_checkpoint(options: Options, inputs: Inputs) -> checkpoints.State | None:
@@ -54,7 +70,8 @@ def load_checkpoint(options: Options, inputs: Inputs) -> checkpoints.State | Non
 
 
 def from_state(state: checkpoints.State) -> Milestones:
-    return Milestones(state.step, state.position, np.array(state.sums), [dict(entry) for entry in state.history])
+    history = [dict(entry) for entry in state.history]
+    return Milestones(state.step, state.position, np.array(state.sums), history, best=state.best)
 
 
 def fingerprint(options: Options, inputs: Inputs) -> dict[str, Any]:

@@ -38,12 +38,18 @@ def plain_model(options: Options, inputs: Inputs, values: Sequence[Any]) -> Any:
     return model
 
 
+def chosen_metrics(options: Options, reached: Milestones) -> dict[str, float]:
+    """The figures of the epoch whose weights are exported; none before the first epoch has ended."""
+    return dict(reached.history[reached.chosen_epoch(options.early_stopping) - 1]) if reached.history else {}
+
+
 def metrics_document(options: Options, inputs: Inputs, reached: Milestones) -> dict[str, Any]:
-    """The last epoch's figures, all epochs', and what `trainer.evaluate` needs to find the same validation examples."""
-    history = reached.history
+    """The exported epoch's figures, all epochs', and how `trainer.evaluate` finds the same held-out examples."""
+    history, chosen = reached.history, reached.chosen_epoch(options.early_stopping)
     return {
-        **(history[-1] if history else {}),
+        **chosen_metrics(options, reached),
         "epochs": len(history),
+        "exported_epoch": chosen,
         "steps": reached.step,
         "examples": {"training": len(inputs.training), "validation": len(inputs.validation)},
         "history": history,

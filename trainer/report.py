@@ -82,6 +82,7 @@ def model_card(
         "metrics": {
             name: metrics[name] for name in ("loss", "accuracy", "val_loss", "val_accuracy") if name in metrics
         },
+        "epoch": metrics["exported_epoch"],
         "per_class": per_class(confusion, classes) if confusion is not None else {},
         "confusion_matrix": np.asarray(confusion).astype(int).tolist() if confusion is not None else [],
         "options": dict(options),

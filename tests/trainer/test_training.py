@@ -1,6 +1,7 @@
 """Whole runs in this process: one device, and two logical ones under MirroredStrategy."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from trainer.arguments import parse_arguments
 from trainer.cluster import Cluster
 from trainer.errors import Diverged, InvalidArguments, InvalidData
 from trainer.evaluate import evaluate
-from trainer.training import stops_early, train
+from trainer.milestones import Milestones
+from trainer.schedule import Position
+from trainer.training import train
 
 Copy = Callable[[Path], Path]
 
@@ -158,11 +161,34 @@ def test_a_lost_weight_stops_though_the_loss_looks_well(
 
 
 def test_early_stopping_waits_as_long_as_it_was_told() -> None:
-    history = [{"val_loss": loss} for loss in (3.0, 1.0, 2.0, 1.5)]
-    assert stops_early(history, 2)
-    assert not stops_early(history, 3)
-    assert not stops_early(history, 0)
-    assert not stops_early(history[:2], 1)
+    reached = Milestones()
+    assert not reached.stops_early(1)
+    for epoch, loss in enumerate((3.0, 1.0, 2.0, 1.5), start=1):
+        reached.step, reached.position = 10 * epoch, Position(epoch, 0)
+        assert reached.end_epoch({"val_loss": loss}) is (epoch < 3)
+    assert reached.stops_early(2) and not reached.stops_early(3) and not reached.stops_early(0)
+    assert reached.best == checkpoints.Best(epoch=2, step=20, loss=1.0)
+    assert (reached.chosen_epoch(2), reached.chosen_epoch(0)) == (2, 4)
+
+
+def test_early_stopping_exports_the_best_epoch_also_after_a_restart(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--epochs=30", "--early-stopping=2", "--learning-rate=0.02", "--keep-checkpoints=1", "--strategy=none"]
+    metrics = run(tmp_path, digits, *arguments)
+    losses = [entry["val_loss"] for entry in metrics["history"]]
+    best = int(np.argmin(losses))
+    assert len(losses) == best + 3 < 30, "two epochs more than the best"
+    assert metrics["exported_epoch"] == best + 1 and metrics["val_loss"] == losses[best]
+    again = evaluate(f"{tmp_path}/model", str(digits), tmp_path / "first")
+    assert again["loss"] == pytest.approx(losses[best], rel=1e-4)
+    # As after a kill between the last epoch and the export: nothing is trained again, and the same model comes out.
+    shutil.rmtree(tmp_path / "model")
+    capsys.readouterr()
+    assert run(tmp_path, digits, *arguments) == metrics
+    assert "epoch " not in capsys.readouterr().out.replace(": epoch ", "").replace("exporting epoch ", "")
+    card = json.loads((tmp_path / "model" / "model_card.json").read_text())
+    assert card["epoch"] == best + 1 and np.trace(card["confusion_matrix"]) / 80 == pytest.approx(again["accuracy"])
 
 
 def test_bad_images_are_refused_or_left_out(digits: Path, tmp_path: Path, copy_of: Copy) -> None:

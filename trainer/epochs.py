@@ -1,0 +1,146 @@
+"""The epochs of a synchronous run: every step, what has to be done between steps, and the validation after each."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainer import loop
+from trainer.arguments import image_size
+from trainer.assembly import Setup
+from trainer.errors import Diverged, Terminated
+from trainer.images import class_weights
+from trainer.milestones import Milestones
+from trainer.models import head_variables
+from trainer.pipeline import training_batches, validation_batches, validation_steps
+from trainer.progress import format_epoch, say
+from trainer.schedule import Schedule
+
+
+def train_epochs(setup: Setup, progress: Milestones) -> None:
+    options = setup.options
+    start = progress.position
+    schedule = Schedule(len(setup.inputs.training), setup.global_batch, options.seed, start)
+    total = sum(schedule.steps(epoch) for epoch in range(start.epoch, options.epochs))
+    if total <= 0 or progress.stops_early(options.early_stopping):
+        return
+    batches = training_batches(
+        setup.strategy, setup.cache, setup.inputs.training, schedule, options.batch_size, total - 1
+    )
+    held_out = _held_out(setup)
+    steps, first = _compile(setup, start.epoch), progress.step
+    setup.summaries.graph(setup.model, image_size(options))
+    for epoch in range(start.epoch, options.epochs):
+        if epoch == options.freeze_epochs and epoch > start.epoch:
+            steps = _compile(setup, epoch)
+        began, seen = time.perf_counter(), progress.sums[2]
+        for _ in range(schedule.steps(epoch)):
+            _train_step(setup, progress, schedule, progress.step - first, steps, batches)
+        rate = (progress.sums[2] - seen) / (time.perf_counter() - began)
+        _end_epoch(setup, progress, steps, held_out, epoch, rate)
+        if progress.stops_early(options.early_stopping):
+            say(f"stopping early: no better val_loss for {options.early_stopping} epochs")
+            return
+
+
+def _held_out(setup: Setup) -> Iterator[Any]:
+    """Begins when first asked: until then decoding it would only take the processors from the first epoch."""
+    yield from validation_batches(
+        setup.strategy, setup.cache, setup.inputs.validation, setup.options.batch_size, setup.replicas
+    )
+
+
+def _compile(setup: Setup, epoch: int) -> loop.Steps:
+    options = setup.options
+    return loop.Steps(
+        tf.keras,
+        setup.strategy,
+        setup.model,
+        setup.optimizer,
+        trainable=head_variables(setup.model) if epoch < options.freeze_epochs else None,
+        class_weights=class_weights(setup.inputs.dataset.labels[setup.inputs.training], setup.inputs.dataset.classes)
+        if options.class_weights
+        else None,
+        augment=options.augment,
+    )
+
+
+def _train_step(
+    setup: Setup, progress: Milestones, schedule: Schedule, number: int, steps: loop.Steps, batches: Iterator[Any]
+) -> None:
+    """One update, and what has to be done at this very step: stop, save, or give up."""
+    if setup.options.profile:
+        setup.summaries.profile(number)
+    stop, save = setup.termination.requested, setup.cluster.is_primary and _is_due(setup, progress.step + 1)
+    loss, correct, examples, stops, saves = steps.train(next(batches), tf.constant([stop, save], tf.float32))
+    if not np.isfinite(loss):
+        files = [setup.inputs.dataset.names[setup.inputs.training[index]] for index in schedule.batch(number)]
+        raise Diverged(f"the loss is {loss} at step {progress.step + 1}; its batch: {', '.join(files)}")
+    progress.sums = progress.sums + np.array([loss, correct, examples])
+    progress.step += 1
+    progress.position = schedule.after(number)
+    if stops or saves:  # summed over replicas: all come here at the same step
+        loop.agree(setup.strategy, setup.model)
+        save_checkpoint(setup, progress, wait=bool(stops))
+    if stops:
+        raise Terminated(f"SIGTERM: stopped after step {progress.step}; the next start resumes there")
+
+
+def _is_due(setup: Setup, step: int) -> bool:
+    """A write that is still under way puts the next one off, it does not cancel it."""
+    options, writer = setup.options, setup.writer
+    by_step = options.checkpoint_steps and step - writer.last_step >= options.checkpoint_steps
+    by_time = writer.seconds_since_last() > options.checkpoint_minutes * 60
+    return bool(by_step or by_time) and not writer.busy
+
+
+def save_checkpoint(setup: Setup, progress: Milestones, *, wait: bool = False) -> None:
+    if not setup.cluster.is_primary or (setup.writer.busy and not wait):
+        return
+    values = loop.values_of(loop.variables_of(setup.model, setup.optimizer))
+    setup.writer.write(progress.to_state(values, setup.options, setup.inputs), wait=wait)
+
+
+def _end_epoch(
+    setup: Setup, progress: Milestones, steps: loop.Steps, held_out: Iterator[Any], epoch: int, rate: float
+) -> None:
+    metrics = progress.epoch_metrics()
+    loop.agree(setup.strategy, setup.model)
+    _check_weights(setup, epoch)
+    metrics |= validate(setup, progress, steps, held_out)
+    best = progress.end_epoch(metrics) and bool(setup.options.early_stopping)
+    if best:
+        setup.writer.kept_step = progress.step
+    save_checkpoint(setup, progress, wait=best or epoch + 1 == setup.options.epochs)
+    if setup.cluster.is_primary:
+        say(format_epoch(epoch + 1, setup.options.epochs, metrics, rate))
+        setup.events.epoch(epoch + 1, setup.options.epochs, metrics, rate)
+        setup.summaries.scalars(epoch + 1, {**metrics, "images_per_second": rate})
+
+
+def _check_weights(setup: Setup, epoch: int) -> None:
+    """ReLU on a CPU turns NaN into 0, so a weight can be lost without the loss ever showing it."""
+    for variable in setup.model.variables:
+        value = np.asarray(variable)
+        if np.issubdtype(value.dtype, np.floating) and not np.all(np.isfinite(value)):
+            raise Diverged(f"{variable.path} holds numbers that are not finite after epoch {epoch + 1}")
+
+
+def revalidate(setup: Setup, progress: Milestones) -> None:
+    """Measures the model as it is now, where no epoch of this process has, or other weights were taken. Collective."""
+    validate(setup, progress, _compile(setup, setup.options.epochs), _held_out(setup))
+
+
+def validate(setup: Setup, progress: Milestones, steps: loop.Steps, held_out: Iterator[Any]) -> dict[str, float]:
+    """Loss and accuracy over the validation examples, each counted once; keeps the confusion matrix."""
+    if not len(setup.inputs.validation):
+        return {}
+    total: Any = 0
+    for _ in range(validation_steps(setup.inputs.validation, setup.global_batch)):
+        total = total + steps.evaluate(next(held_out))
+    loss, examples, confusion = total[0], total[1], total[2:]
+    classes = len(setup.inputs.dataset.classes)
+    progress.confusion = confusion.reshape(classes, classes)
+    return {"val_loss": float(loss / examples), "val_accuracy": float(np.trace(progress.confusion) / examples)}
