@@ -110,12 +110,13 @@ import time, resource, numpy as np, tensorflow as tf
 from trainer.arguments import parse_arguments
 from trainer.loop import Steps
 from trainer.models import build_model
+from trainer.update import Update
 from trainer.strategies import create_strategy
 strategy = create_strategy("none", None, [], 0)
 options = parse_arguments(["--data=x", "--output=y", "--model=flowers", "--head={head}"], {{}})
 model = build_model(tf.keras, options, 5)
 optimizer = tf.keras.optimizers.Adam(); optimizer.build(model.trainable_variables)
-steps = Steps(tf.keras, strategy, model, optimizer)
+steps = Steps(strategy, Update(tf.keras, model, optimizer))
 images = tf.constant(np.random.default_rng(0).integers(0, 255, (32, 180, 180, 3)).astype(np.uint8))
 batch = (images, tf.zeros(32, tf.int32), tf.ones(32), tf.constant(32.0), tf.zeros((32, 2), tf.int32))
 requests = tf.zeros(2)

@@ -114,9 +114,34 @@ def find_faults(options: Options) -> list[str]:
         faults.append("--profile needs somewhere to write to; give --log-dir or AIP_TENSORBOARD_LOG_DIR")
     if options.early_stopping and not options.validation_split:
         faults.append("--early-stopping needs validation data; --validation-split is 0")
-    if options.freeze_epochs and options.model in ("digits", "flowers"):
-        faults.append(f"--freeze-epochs needs a model of keras.applications; --model is {options.model}")
+    if options.model in ("digits", "flowers"):
+        given = {"freeze-epochs": options.freeze_epochs, "sync-batch-norm": options.sync_batch_norm}
+        given["weights"] = options.weights != "none"
+        faults += [
+            f"--{name} needs a model of keras.applications; --model is {options.model}"
+            for name, value in given.items()
+            if value
+        ]
+    if options.head != "pool" and options.model != "flowers":
+        faults.append(
+            f"--head is {options.head}; only flowers has a choice of heads, and --model is {options.model}"
+        )
     return faults
+
+
+def find_unsupported(options: Options, strategy: str) -> list[str]:
+    """Options that the strategy cannot honour, in words that name the option and the reason."""
+    if strategy != "parameter-server":
+        return []
+    reasons = {
+        "scale_learning_rate": "their updates are applied one after another and do not make up one larger batch",
+        "sync_batch_norm": "their workers share no step in which statistics could be reduced",
+    }
+    return [
+        f"--{name.replace('_', '-')} has no meaning with parameter servers: {reason}"
+        for name, reason in reasons.items()
+        if getattr(options, name)
+    ]
 
 
 def image_size(options: Options) -> int:

@@ -12,7 +12,7 @@ from trainer.arguments import Options, image_size
 from trainer.cluster import Cluster, select_strategy
 from trainer.images import ImageCache
 from trainer.inputs import Inputs, open_inputs
-from trainer.models import build_model
+from trainer.models import build_model, set_precision
 from trainer.progress import Events, say, warn
 from trainer.rendezvous import wait_for_peers
 from trainer.strategies import create_strategy, list_devices
@@ -66,8 +66,7 @@ def assemble(
     inputs = open_inputs(options, directory)
     keras = tf.keras
     keras.utils.set_random_seed(options.seed)
-    if options.precision != "float32":
-        keras.mixed_precision.set_global_policy(f"mixed_{options.precision}")
+    set_precision(keras, options)
     with strategy.scope():
         model = build_model(keras, options, len(inputs.dataset.classes))
         scale = strategy.num_replicas_in_sync if options.scale_learning_rate else 1

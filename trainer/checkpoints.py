@@ -133,8 +133,11 @@ class Writer:
         self._failures = 0
         self._error: TrainerError | None = None
 
-    def seconds_since_last(self) -> float:
-        return time.monotonic() - self._last
+    def is_due(self, step: int, every_steps: int, every_minutes: float) -> bool:
+        """True when a write is due at `step`; one still under way puts the next one off, it does not cancel it."""
+        by_step = every_steps and step - self.last_step >= every_steps
+        by_time = time.monotonic() - self._last > every_minutes * 60
+        return bool(by_step or by_time) and not self.busy
 
     @property
     def busy(self) -> bool:

@@ -11,12 +11,11 @@ from trainer import loop
 from trainer.arguments import image_size
 from trainer.assembly import Setup
 from trainer.errors import Diverged, Terminated
-from trainer.images import class_weights
 from trainer.milestones import Milestones
-from trainer.models import head_variables
 from trainer.pipeline import training_batches, validation_batches, validation_steps
 from trainer.progress import format_epoch, say
 from trainer.schedule import Schedule
+from trainer.update import build_update
 
 
 def train_epochs(setup: Setup, progress: Milestones) -> None:
@@ -53,18 +52,7 @@ def _held_out(setup: Setup) -> Iterator[Any]:
 
 
 def _compile(setup: Setup, epoch: int) -> loop.Steps:
-    options = setup.options
-    return loop.Steps(
-        tf.keras,
-        setup.strategy,
-        setup.model,
-        setup.optimizer,
-        trainable=head_variables(setup.model) if epoch < options.freeze_epochs else None,
-        class_weights=class_weights(setup.inputs.dataset.labels[setup.inputs.training], setup.inputs.dataset.classes)
-        if options.class_weights
-        else None,
-        augment=options.augment,
-    )
+    return loop.Steps(setup.strategy, build_update(setup.options, setup.inputs, setup.model, setup.optimizer, epoch))
 
 
 def _train_step(
@@ -73,7 +61,9 @@ def _train_step(
     """One update, and what has to be done at this very step: stop, save, or give up."""
     if setup.options.profile:
         setup.summaries.profile(number)
-    stop, save = setup.termination.requested, setup.cluster.is_primary and _is_due(setup, progress.step + 1)
+    options, stop = setup.options, setup.termination.requested
+    due = setup.writer.is_due(progress.step + 1, options.checkpoint_steps, options.checkpoint_minutes)
+    save = setup.cluster.is_primary and due
     loss, correct, examples, stops, saves = steps.train(next(batches), tf.constant([stop, save], tf.float32))
     if not np.isfinite(loss):
         files = [setup.inputs.dataset.names[setup.inputs.training[index]] for index in schedule.batch(number)]
@@ -86,14 +76,6 @@ def _train_step(
         save_checkpoint(setup, progress, wait=bool(stops))
     if stops:
         raise Terminated(f"SIGTERM: stopped after step {progress.step}; the next start resumes there")
-
-
-def _is_due(setup: Setup, step: int) -> bool:
-    """A write that is still under way puts the next one off, it does not cancel it."""
-    options, writer = setup.options, setup.writer
-    by_step = options.checkpoint_steps and step - writer.last_step >= options.checkpoint_steps
-    by_time = writer.seconds_since_last() > options.checkpoint_minutes * 60
-    return bool(by_step or by_time) and not writer.busy
 
 
 def save_checkpoint(setup: Setup, progress: Milestones, *, wait: bool = False) -> None:

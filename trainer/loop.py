@@ -12,31 +12,20 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer.update import Update
+
 SUM = tf.distribute.ReduceOp.SUM
 
 
 class Steps:
-    """The two compiled steps of one model in one strategy.
+    """The two compiled steps of one model in one synchronous strategy.
 
     `train(batch, requests)` gives [summed loss, correct, examples, *summed requests] of the global batch, after the
     update; `evaluate(batch)` gives [summed loss, examples, confusion matrix (true x predicted), flattened].
     """
 
-    def __init__(
-        self,
-        keras: Any,
-        strategy: Any,
-        model: Any,
-        optimizer: Any,
-        *,
-        trainable: Sequence[Any] | None = None,
-        class_weights: npt.NDArray[np.float32] | None = None,
-        augment: bool = False,
-    ) -> None:
-        self._keras, self._strategy, self._model, self._optimizer = keras, strategy, model, optimizer
-        self._trainable = list(model.trainable_variables if trainable is None else trainable)
-        self._class_weights = None if class_weights is None else tf.constant(class_weights)
-        self._augment = augment
+    def __init__(self, strategy: Any, update: Update) -> None:
+        self._strategy, self._update = strategy, update
         self.train: Callable[..., npt.NDArray[np.float64]] = self._compiled(self._train_replica)
         self.evaluate: Callable[..., npt.NDArray[np.float64]] = self._compiled(self._evaluate_replica)
 
@@ -49,35 +38,17 @@ class Steps:
         return step
 
     def _train_replica(self, batch: Any, requests: Any) -> Any:
-        images, labels, weights, count, seeds = batch
-        pixels = tf.cast(images, tf.float32)
-        if self._augment:
-            pixels = augment(pixels, seeds)
-        with tf.GradientTape() as tape:
-            probabilities = self._model(pixels, training=True)
-            losses = self._losses(labels, probabilities)
-            loss = tf.reduce_sum(losses * self._example_weights(labels, weights))
-            # Divided by the examples of the whole global batch, so that the sum over replicas is its mean.
-            objective = loss / count
-        gradients = tape.gradient(objective, self._trainable)
-        self._optimizer.apply_gradients(zip(gradients, self._trainable, strict=True))
-        correct = tf.reduce_sum(hits(labels, probabilities) * weights)
-        return _all_reduce(tf.concat([[loss, correct, tf.reduce_sum(weights)], requests], axis=0))
+        return _all_reduce(tf.concat([self._update(*batch), requests], axis=0))
 
     def _evaluate_replica(self, batch: Any) -> Any:
         images, labels, weights, _, _ = batch
-        probabilities = self._model(tf.cast(images, tf.float32), training=False)
-        loss = tf.reduce_sum(self._losses(labels, probabilities) * weights)
+        probabilities = self._update.model(tf.cast(images, tf.float32), training=False)
+        losses = self._update.keras.losses.sparse_categorical_crossentropy(labels, probabilities)
+        loss = tf.reduce_sum(losses * weights)
         classes = probabilities.shape[-1]
         predicted = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         confusion = tf.math.confusion_matrix(labels, predicted, classes, weights=weights, dtype=tf.float32)
         return _all_reduce(tf.concat([[loss, tf.reduce_sum(weights)], tf.reshape(confusion, [-1])], axis=0))
-
-    def _losses(self, labels: Any, probabilities: Any) -> Any:
-        return self._keras.losses.sparse_categorical_crossentropy(labels, probabilities)
-
-    def _example_weights(self, labels: Any, weights: Any) -> Any:
-        return weights if self._class_weights is None else weights * tf.gather(self._class_weights, labels)
 
 
 def local(strategy: Any, value: Any) -> Any:
@@ -85,23 +56,8 @@ def local(strategy: Any, value: Any) -> Any:
     return strategy.experimental_local_results(value)[0].numpy()
 
 
-def hits(labels: Any, probabilities: Any) -> Any:
-    return tf.cast(tf.equal(tf.argmax(probabilities, axis=-1, output_type=tf.int32), labels), tf.float32)
-
-
 def _all_reduce(value: Any) -> Any:
     return tf.distribute.get_replica_context().all_reduce(SUM, value)
-
-
-def augment(pixels: Any, seeds: Any) -> Any:
-    """Random flips and brightness; each example's follow from its own seed, not from the replica that draws them."""
-
-    def one(values: tuple[Any, Any]) -> Any:
-        image, seed = values
-        flipped = tf.image.stateless_random_flip_left_right(image, seed)
-        return tf.clip_by_value(tf.image.stateless_random_brightness(flipped, 25.0, seed), 0.0, 255.0)
-
-    return tf.map_fn(one, (pixels, seeds), fn_output_signature=tf.float32)
 
 
 def model_variables(model: Any) -> list[Any]:

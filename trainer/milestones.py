@@ -43,6 +43,10 @@ class Milestones:
         """True when the last `patience` epochs brought no better val_loss than those before; never for 0."""
         return bool(patience) and self.best is not None and self.position.epoch - self.best.epoch >= patience
 
+    def is_past_best(self, patience: int) -> bool:
+        """True when early stopping wants weights that are no longer the model's."""
+        return bool(patience) and self.best is not None and self.best.step != self.step
+
     def chosen_epoch(self, patience: int) -> int:
         """The epoch (1-based) whose weights are exported: with early stopping the best, otherwise the last."""
         return self.best.epoch if patience and self.best else len(self.history)
@@ -51,6 +55,15 @@ class Milestones:
         mark = fingerprint(options, inputs)
         sums, history = self.sums.tolist(), tuple(self.history)
         return checkpoints.State(self.step, self.position, values, sums, history, mark, self.best)
+
+
+def load_best(options: Options, reached: Milestones) -> checkpoints.State | None:
+    """The checkpoint of the best epoch, which is then what is exported; None, and said why, where it is gone."""
+    assert reached.best is not None
+    state = checkpoints.load_step(options.checkpoint_dir, reached.best.step, warn)
+    if state is None:
+        warn(f"exporting the last epoch: the best one, {reached.best.epoch}, is no longer there")
+    return state
 
 
 def load_checkpoint(options: Options, inputs: Inputs) -> checkpoints.State | None:

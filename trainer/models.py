@@ -28,6 +28,12 @@ def build_model(keras: Any, options: Options, classes: int) -> Any:
     return keras.Model(image, keras.layers.Softmax(dtype="float32", name="probabilities")(logits), name=_name(options))
 
 
+def set_precision(keras: Any, options: Options) -> None:
+    """For every model that is built after it in this process."""
+    if options.precision != "float32":
+        keras.mixed_precision.set_global_policy(f"mixed_{options.precision}")
+
+
 def head_variables(model: Any) -> list[Any]:
     """The trainable variables outside the pretrained base: what is trained while the base is frozen."""
     return [

@@ -8,7 +8,7 @@ checkpoints as they appear. https://www.tensorflow.org/tutorials/distribute/para
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,15 @@ from trainer.failures import peers_watched
 from trainer.images import ImageCache
 from trainer.inputs import Inputs, open_inputs
 from trainer.measure import measure
-from trainer.milestones import Milestones, from_state, load_checkpoint
-from trainer.models import build_model
+from trainer.milestones import Milestones, from_state, load_best, load_checkpoint
+from trainer.models import build_model, set_precision
 from trainer.progress import Events, format_epoch, say, warn
 from trainer.rendezvous import answers, wait_for_peers
 from trainer.schedule import Schedule, share
 from trainer.strategies import cluster_spec, create_strategy
 from trainer.summaries import Summaries
 from trainer.termination import Termination
+from trainer.update import build_update
 
 _WINDOW = 8
 """Batches per worker between two looks at the loss: more would only fill the chief's memory."""
@@ -43,6 +44,7 @@ def run_task(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> 
     if cluster.task_type in ("worker", "ps"):
         _serve(cluster)
         return
+    set_precision(tf.keras, options)
     with tempfile.TemporaryDirectory(prefix="kickoff-data-") as directory:
         if cluster.task_type == "evaluator":
             evaluate_checkpoints(options, Path(directory))
@@ -73,9 +75,10 @@ class _Job:
     options: Options
     inputs: Inputs
     cache: ImageCache
+    strategy: Any
     coordinator: Any
-    step: Any
     model: Any
+    optimizer: Any
     plain: Any
     """The same model outside the strategy, to measure with."""
     variables: list[Any]
@@ -103,9 +106,10 @@ def _coordinate(options: Options, cluster: Cluster, environ: Mapping[str, str], 
         options,
         inputs,
         ImageCache(inputs.dataset, image_size(options), skip_bad=options.skip_bad_images),
+        strategy,
         tf.distribute.coordinator.ClusterCoordinator(strategy),
-        _compile(strategy, model, optimizer),
         model,
+        optimizer,
         build_model(tf.keras, options, len(inputs.dataset.classes)),
         loop.variables_of(model, optimizer),
         workers,
@@ -123,32 +127,47 @@ def _train(job: _Job) -> None:
     reached = Milestones() if state is None else from_state(state)
     if state is not None:
         loop.assign(job.variables, state.values)
+        job.writer.last_step, job.writer.kept_step = reached.step, reached.best.step if reached.best else -1
         say(f"resuming at step {reached.step}: epoch {reached.position.epoch + 1}")
-    first = reached.step
+    first, step = reached.step, _compile(job, reached.position.epoch)
     schedule = Schedule(len(job.inputs.training), job.options.batch_size, job.options.seed, reached.position)
+    job.summaries.graph(job.plain, image_size(job.options))
     for epoch in range(reached.position.epoch, job.options.epochs):
+        if reached.stops_early(job.options.early_stopping):
+            say(f"stopping early: no better val_loss for {job.options.early_stopping} epochs")
+            break
+        if epoch == job.options.freeze_epochs:
+            step = _compile(job, epoch)
         began, seen, end = time.perf_counter(), reached.sums[2], reached.step + schedule.steps(epoch)
         while reached.step < end:
-            count = min(_WINDOW * job.workers, end - reached.step)
-            _run_window(job, schedule, reached, first, count)
+            count = min(_WINDOW * job.workers, end - reached.step, job.options.checkpoint_steps or end)
+            _run_window(job, step, schedule, reached, first, count)
         rate = (reached.sums[2] - seen) / (time.perf_counter() - began)
         _end_epoch(job, reached, epoch, rate)
     job.writer.flush()
-    outcome.write(job.options, job.inputs, reached, _model_values(job), job.environ)
+    values = _chosen_values(job, reached)
+    if reached.confusion is None:
+        loop.assign(loop.model_variables(job.plain), values)
+        _, reached.confusion = measure(job.plain, job.inputs, job.cache)
+    outcome.write(job.options, job.inputs, reached, values, job.environ)
     say(f"model written to {job.options.output}")
-    job.events.finished(reached.history[-1] if reached.history else {}, job.options.output)
+    job.events.finished(outcome.chosen_metrics(job.options, reached), job.options.output)
 
 
-def _run_window(job: _Job, schedule: Schedule, reached: Milestones, first: int, count: int) -> None:
+def _run_window(job: _Job, step: Any, schedule: Schedule, reached: Milestones, first: int, count: int) -> None:
     """Hands out `count` batches, waits for all of them, and looks at what came back."""
     results = []
     for number in range(reached.step - first, reached.step - first + count):
+        if job.options.profile:
+            job.summaries.profile(number)
         batch = job.inputs.training[schedule.batch(number)]
         indices, real = share(batch, 0, job.options.batch_size)
         images = job.cache.images(indices)
         weights = np.where(np.arange(len(indices)) < real, job.cache.weights(indices), 0).astype(np.float32)
-        arguments = tuple(map(tf.constant, (images, job.inputs.dataset.labels[indices], weights)))
-        results.append(job.coordinator.schedule(job.step, args=arguments))
+        count_of_batch = np.float32(max(weights.sum(), 1.0))
+        seeds = np.stack([np.full(len(indices), job.options.seed + number), indices], axis=1).astype(np.int32)
+        arguments = (images, job.inputs.dataset.labels[indices], weights, count_of_batch, seeds)
+        results.append(job.coordinator.schedule(step, args=tuple(map(tf.constant, arguments))))
     job.coordinator.join()
     sums: Any = np.sum([result.fetch() for result in results], axis=0, dtype=np.float64)
     if not np.isfinite(sums[0]):
@@ -156,8 +175,8 @@ def _run_window(job: _Job, schedule: Schedule, reached: Milestones, first: int, 
     reached.sums = reached.sums + sums
     reached.step += count
     reached.position = schedule.locate(reached.step - first)
-    stop = job.termination.requested
-    if stop or job.writer.seconds_since_last() > job.options.checkpoint_minutes * 60:
+    stop, due = job.termination.requested, _is_due(job, reached.step)
+    if stop or due:
         _save(job, reached, wait=stop)
     if stop:
         raise Terminated(f"SIGTERM: stopped after step {reached.step}; the next start resumes there")
@@ -167,12 +186,19 @@ def _end_epoch(job: _Job, reached: Milestones, epoch: int, rate: float) -> None:
     loop.assign(loop.model_variables(job.plain), _model_values(job))
     held_out, reached.confusion = measure(job.plain, job.inputs, job.cache)
     metrics = reached.epoch_metrics() | held_out
-    reached.end_epoch(metrics)
+    best = reached.end_epoch(metrics) and bool(job.options.early_stopping)
+    if best:
+        job.writer.kept_step = reached.step
+    last = epoch + 1 == job.options.epochs or reached.stops_early(job.options.early_stopping)
     # The last one is what an evaluator waits for; it must not be skipped because one is still being written.
-    _save(job, reached, wait=epoch + 1 == job.options.epochs)
+    _save(job, reached, wait=best or last)
     say(format_epoch(epoch + 1, job.options.epochs, metrics, rate))
     job.events.epoch(epoch + 1, job.options.epochs, metrics, rate)
     job.summaries.scalars(epoch + 1, {**metrics, "images_per_second": rate})
+
+
+def _is_due(job: _Job, step: int) -> bool:
+    return job.writer.is_due(step, job.options.checkpoint_steps, job.options.checkpoint_minutes)
 
 
 def _save(job: _Job, reached: Milestones, *, wait: bool) -> None:
@@ -184,21 +210,20 @@ def _model_values(job: _Job) -> list[Any]:
     return loop.values_of(loop.model_variables(job.model))
 
 
-def _compile(strategy: Any, model: Any, optimizer: Any) -> Any:
-    """One update on one worker: (images, labels, weights) -> [summed loss, correct, examples]."""
+def _chosen_values(job: _Job, reached: Milestones) -> Sequence[Any]:
+    """The model's values; with early stopping those of the epoch with the lowest val_loss."""
+    values = _model_values(job)
+    if reached.is_past_best(job.options.early_stopping):
+        state = load_best(job.options, reached)
+        if state is None:
+            reached.best = None
+            return values
+        reached.confusion = None
+        return state.values[: len(values)]
+    return values
 
-    def replica_step(images: Any, labels: Any, weights: Any) -> Any:
-        with tf.GradientTape() as tape:
-            probabilities = model(tf.cast(images, tf.float32), training=True)
-            losses = tf.keras.losses.sparse_categorical_crossentropy(labels, probabilities)
-            loss = tf.reduce_sum(losses * weights)
-            objective = loss / tf.maximum(tf.reduce_sum(weights), 1.0)
-        gradients = tape.gradient(objective, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        correct = tf.reduce_sum(loop.hits(labels, probabilities) * weights)
-        return tf.stack([loss, correct, tf.reduce_sum(weights)])
 
-    def step(images: Any, labels: Any, weights: Any) -> Any:
-        return strategy.run(replica_step, (images, labels, weights))
-
-    return tf.function(step, autograph=False)
+def _compile(job: _Job, epoch: int) -> Any:
+    """One update on one worker: (images, labels, weights, count, seeds) -> [summed loss, correct, examples]."""
+    update = build_update(job.options, job.inputs, job.model, job.optimizer, epoch)
+    return tf.function(lambda *batch: job.strategy.run(update, batch), autograph=False)

@@ -8,9 +8,9 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 
-from trainer.arguments import Options, parse_arguments
+from trainer.arguments import Options, find_unsupported, parse_arguments
 from trainer.cluster import Cluster, parse_cluster, select_strategy
-from trainer.errors import TrainerError
+from trainer.errors import InvalidArguments, TrainerError
 from trainer.fence import fence_uri, wins
 from trainer.progress import say, warn
 
@@ -31,7 +31,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's greetings are no news in a job's log
-    if select_strategy(options.strategy, cluster, devices=0) == "parameter-server":
+    strategy = select_strategy(options.strategy, cluster, devices=0)
+    if faults := find_unsupported(options, strategy):
+        raise InvalidArguments("\n".join(faults))
+    if strategy == "parameter-server":
         os.environ["TF_USE_LEGACY_KERAS"] = "1"  # read when TensorFlow is imported: parameter servers need tf_keras
         from trainer.parameter_server import run_task
 

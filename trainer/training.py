@@ -15,8 +15,8 @@ from trainer.assembly import Setup, assemble, open_strategy
 from trainer.cluster import Cluster
 from trainer.epochs import revalidate, train_epochs
 from trainer.failures import image_errors_unwrapped, peers_watched
-from trainer.milestones import Milestones, from_state, load_checkpoint
-from trainer.progress import say, warn
+from trainer.milestones import Milestones, from_state, load_best, load_checkpoint
+from trainer.progress import say
 from trainer.schedule import Position
 from trainer.termination import Termination
 
@@ -73,19 +73,16 @@ def _shared(setup: Setup, values: Sequence[npt.NDArray[Any]]) -> Sequence[npt.ND
 
 def _take_best(setup: Setup, progress: Milestones) -> None:
     """With early stopping: the weights of the epoch with the lowest val_loss, on every replica. Collective."""
-    best, options = progress.best, setup.options
-    if not options.early_stopping or best is None or best.step == progress.step:
+    if not progress.is_past_best(setup.options.early_stopping):
         return
-    state = checkpoints.load_step(options.checkpoint_dir, best.step, warn) if setup.cluster.is_primary else None
+    state = load_best(setup.options, progress) if setup.cluster.is_primary else None
     (found,) = _shared(setup, [np.array([state is not None], np.float32)])
     if not found[0]:
-        say(f"exporting the last epoch: the best one, {best.epoch}, is no longer there")
         progress.best = None
         return
     variables = loop.model_variables(setup.model)
     values = loop.values_of(variables) if state is None else state.values[: len(variables)]
     loop.assign(variables, _shared(setup, values))
-    say(f"exporting epoch {best.epoch}, which had the lowest val_loss")
     progress.confusion = None
 
 

@@ -17,6 +17,7 @@ from trainer.models import build_model, head_variables
 from trainer.pipeline import training_batches
 from trainer.schedule import Schedule
 from trainer.strategies import create_strategy, list_devices
+from trainer.update import Update
 
 
 def moving_means(strategy: Any, model: Any, replica: int) -> Any:
@@ -45,7 +46,7 @@ def test_batch_norm_statistics_agree_on_all_replicas(digits: Path, tmp_path: Pat
     cache = ImageCache(inputs.dataset, 8)
     schedule = Schedule(len(inputs.training), 32, 1)
     batches = training_batches(strategy, cache, inputs.training, schedule, 16, 1)
-    steps = Steps(tf.keras, strategy, model, optimizer)
+    steps = Steps(strategy, Update(tf.keras, model, optimizer))
     steps.train(next(batches), tf.zeros(2))
     cache.close()
     first, second = (moving_means(strategy, model, replica) for replica in (0, 1))
@@ -70,7 +71,7 @@ def test_a_frozen_base_stays_and_the_head_learns() -> None:
     optimizer = tf.keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
     before = values_of(model.variables)
-    steps = Steps(tf.keras, tf.distribute.get_strategy(), model, optimizer, trainable=head_variables(model))
+    steps = Steps(tf.distribute.get_strategy(), Update(tf.keras, model, optimizer, head_variables(model)))
     images = tf.constant(np.random.default_rng(0).integers(0, 255, (4, 32, 32, 3)).astype(np.uint8))
     steps.train((images, tf.constant([0, 1, 2, 3]), tf.ones(4), tf.constant(4.0), tf.zeros((4, 2))), tf.zeros(2))
     moved = [
