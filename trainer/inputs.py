@@ -35,8 +35,9 @@ def _without_bad_images(dataset: Dataset, options: Options) -> Dataset:
     bad = find_bad_images(dataset)
     if not bad:
         return dataset
+    count = "1 unreadable image" if len(bad) == 1 else f"{len(bad)} unreadable images"
     names = ", ".join(dataset.names[index] for index in bad[:10]) + (" …" if len(bad) > 10 else "")
     if not options.skip_bad_images:
-        raise InvalidData(f"{len(bad)} unreadable images: {names}; mend them, or give --skip-bad-images")
-    warn(f"warning: {len(bad)} unreadable images are left out: {names}")
+        raise InvalidData(f"{count}: {names}; mend what is broken, or give --skip-bad-images")
+    warn(f"warning: left out {count}: {names}")
     return dataset.without(bad)

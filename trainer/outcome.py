@@ -14,6 +14,7 @@ from trainer.milestones import Milestones
 from trainer.models import build_model
 from trainer.report import draw_confusion, model_card
 from trainer.storage import explained
+from trainer.version import code_version
 
 
 def write(
@@ -22,7 +23,7 @@ def write(
     """Exports the model of these values, built once more outside the strategy, so that nothing of that is saved."""
     model = plain_model(options, inputs, values)
     metrics = metrics_document(options, inputs, reached)
-    card = model_card(metrics, reached.confusion, asdict(options), environ)
+    card = model_card(metrics, reached.confusion, asdict(options), environ, code_version())
     documents = {"metrics.json": to_json(metrics), "model_card.json": to_json(card)}
     picture = None if reached.confusion is None else draw_confusion(reached.confusion, inputs.dataset.classes)
     if picture is not None:

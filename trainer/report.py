@@ -68,10 +68,9 @@ def model_card(
     confusion: npt.NDArray[Any] | None,
     options: Mapping[str, Any],
     environ: Mapping[str, str],
+    code_version: str,
 ) -> dict[str, Any]:
     """What was trained, on what, by which code and job, and how well on each class."""
-    from trainer import __version__
-
     classes = metrics["data"]["classes"]
     return {
         "schema": "kickoff.model-card.v1",
@@ -89,5 +88,5 @@ def model_card(
         "recipe": environ.get("KICKOFF_RECIPE", ""),
         "run": environ.get("KICKOFF_RUN_ID", ""),
         "job": environ.get("CLOUD_ML_JOB_ID", ""),
-        "code_version": environ.get("KICKOFF_CODE_VERSION", "") or __version__,
+        "code_version": code_version,
     }

@@ -27,13 +27,13 @@ def failed() -> Run:
 
 def test_a_failure_is_told_once_and_without_the_native_log() -> None:
     noise = "I0000 00:00:1796079705.020008   15720 cudart_stub.cc:31] Could not find cuda drivers"
-    tails = [("service", ["Job failed."]), ("workerpool1-0", [noise, "trainer: 1 unreadable images: 2/0700.png"])]
+    tails = [("service", ["Job failed."]), ("workerpool1-0", [noise, "trainer: 1 unreadable image: 2/0700.png"])]
     run = failed()
     assert list(failure_lines(run, tails)) == [
         f"run {run.run_id} ended FAILED",
         "The replica workerpool1-0 exited with a non-zero status of 1.",
         "--- workerpool1-0",
-        "trainer: 1 unreadable images: 2/0700.png",
+        "trainer: 1 unreadable image: 2/0700.png",
     ]
 
 

@@ -118,6 +118,7 @@ def launch() -> Iterator[Launch]:
         ps: int = 0,
         evaluators: int = 0,
         env: dict[str, str] | None = None,
+        module: str = "trainer.task",
     ) -> list[Replica]:
         tasks = (
             [("chief", 0)] + [("worker", index) for index in range(workers)] + [("ps", index) for index in range(ps)]
@@ -127,7 +128,8 @@ def launch() -> Iterator[Launch]:
         for (task_type, _), port in ports.items():
             cluster.setdefault(task_type, []).append(f"127.0.0.1:{port}")
         tasks += [("evaluator", index) for index in range(evaluators)]
-        job = [_start(arguments, task, cluster if len(tasks) > 1 else None, env or {}) for task in tasks]
+        command = [sys.executable, "-m", module, *map(str, arguments)]
+        job = [_start(command, task, cluster if len(tasks) > 1 else None, env or {}) for task in tasks]
         started.extend(job)
         return job
 
@@ -137,14 +139,14 @@ def launch() -> Iterator[Launch]:
 
 
 def _start(
-    arguments: Sequence[object], task: tuple[str, int], cluster: dict[str, list[str]] | None, env: dict[str, str]
+    command: Sequence[str], task: tuple[str, int], cluster: dict[str, list[str]] | None, env: dict[str, str]
 ) -> Replica:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AIP_", "KICKOFF_", "TF_"))}
     environ |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONUNBUFFERED": "1", **env}
     if cluster is not None:
         environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}})
     process = subprocess.Popen(
-        [sys.executable, "-m", "trainer.task", *map(str, arguments)],
+        command,
         cwd=ROOT,
         env=environ,
         stdout=subprocess.PIPE,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.arguments import image_size, parse_arguments
+from trainer.arguments import find_unsupported, image_size, parse_arguments
 from trainer.errors import InvalidArguments
 
 AIP = {"AIP_MODEL_DIR": "gs://b/out/model/", "AIP_CHECKPOINT_DIR": "gs://b/out/checkpoints/"}
@@ -39,6 +39,23 @@ def test_every_fault_is_named_at_once() -> None:
     assert "--batch-size is -1; it must be at least 1" in lines
     assert any(line.startswith("--learning-rate is nan") for line in lines)
     assert any(line.startswith("--validation-split is 1.0") for line in lines)
+
+
+def test_an_option_that_the_model_would_ignore_is_refused() -> None:
+    argv = ["--data=d", "--freeze-epochs=1", "--sync-batch-norm", "--weights=imagenet"]
+    with pytest.raises(InvalidArguments) as caught:
+        parse_arguments([*argv, "--model=digits", "--head=flatten"], AIP)
+    lines = str(caught.value).splitlines()
+    assert [line.split()[0] for line in lines] == ["--freeze-epochs", "--sync-batch-norm", "--weights", "--head"]
+    assert all("--model is digits" in line for line in lines)
+    assert parse_arguments([*argv, "--model=cassava"], AIP).weights == "imagenet"
+
+
+def test_what_parameter_servers_cannot_honour_is_named_with_its_reason() -> None:
+    options = parse_arguments(["--data=d", "--model=cassava", "--scale-learning-rate", "--sync-batch-norm"], AIP)
+    assert find_unsupported(options, "multi-worker") == []
+    faults = find_unsupported(options, "parameter-server")
+    assert [fault.split()[0] for fault in faults] == ["--scale-learning-rate", "--sync-batch-norm"]
 
 
 def test_what_is_missing_or_unknown_is_named() -> None:

@@ -72,6 +72,30 @@ def test_three_replicas_agree_and_end_where_one_process_does(
     assert [len(re.findall("^epoch", replica.text, re.M)) for replica in job] == [3, 0, 0], "the primary alone reports"
 
 
+def test_batch_norm_agrees_over_processes_on_the_mean_of_what_each_saw(launch: Launch) -> None:
+    job = launch([], workers=1, module="tests.trainer.agreeing_replica")
+    assert [replica.wait() for replica in job] == [0, 0], job[0].text
+    told = [json.loads(next(line for line in replica.lines if line.startswith("{"))) for replica in job]
+    assert [one["before"] for one in told] == [[5.0] * 3, [25.0] * 3], "each saw its own images"
+    assert [one["after"] for one in told] == [[15.0] * 3] * 2
+
+
+def test_after_a_restart_all_replicas_stop_early_at_the_same_epoch(
+    digits: Path, tmp_path: Path, launch: Launch
+) -> None:
+    """The second start has the whole history in its checkpoint, which only the primary reads."""
+    options = arguments(digits, tmp_path, 24, "--learning-rate=0.02", "--early-stopping=2")
+    first = launch([*options, "--epochs=2"], workers=1)
+    assert [replica.wait() for replica in first] == [0, 0], first[0].text
+    second = launch([*options, "--epochs=40"], workers=1)
+    assert [replica.wait() for replica in second] == [0, 0], second[0].text
+    assert all("stopping early" in replica.text for replica in second)
+    assert len({weights_named(replica) for replica in second}) == 1, "both hold the best epoch's weights"
+    metrics = json.loads((tmp_path / "model" / "metrics.json").read_text())
+    assert metrics["exported_epoch"] == metrics["epochs"] - 2
+    assert metrics["val_loss"] == min(entry["val_loss"] for entry in metrics["history"])
+
+
 def test_a_killed_worker_ends_the_others_and_a_restart_ends_where_an_undisturbed_run_does(
     digits: Path, tmp_path: Path, launch: Launch, single: Path
 ) -> None:

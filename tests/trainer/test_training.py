@@ -1,6 +1,7 @@
 """Whole runs in this process: one device, and two logical ones under MirroredStrategy."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,7 @@ def test_the_model_directory_is_whole(undisturbed: tuple[Path, dict[str, Any]]) 
     assert not [path for path in undisturbed[0].rglob("*") if path.name.startswith(".")]
     card = json.loads((model / "model_card.json").read_text())
     assert np.sum(card["confusion_matrix"]) == 80, "every validation image is counted once"
+    assert re.fullmatch(r"\d+\.\d+\.\d+\+[0-9a-f]{12}", card["code_version"])
     assert card["dataset"]["digest"] and card["per_class"]["3"]["examples"] == sum(card["confusion_matrix"][3])
     with Image.open(model / "confusion_matrix.png") as picture:
         picture.verify()
@@ -198,7 +200,7 @@ def test_bad_images_are_refused_or_left_out(digits: Path, tmp_path: Path, copy_o
     content = bytearray(middle.read_bytes())
     content[40:60] = b"\0" * 20  # whole by its ends: only decoding can tell
     middle.write_bytes(content)
-    with pytest.raises(InvalidData, match=r"1 unreadable images: 0/"):
+    with pytest.raises(InvalidData, match=r"1 unreadable image: 0/"):
         run(tmp_path, root, "--epochs=1", "--strategy=none")
     metrics = run(tmp_path, root, "--epochs=1", "--strategy=none", "--skip-bad-images")
     assert metrics["examples"]["training"] + metrics["examples"]["validation"] == 399
