@@ -14,6 +14,9 @@ SUBSCRIPTIONS = {
 }
 """Topic: the function that its push subscription calls."""
 
+DEAD_LETTERED = (*SUBSCRIPTIONS, FINISHED)
+"""Topics whose subscription, push or pull, gives up on a message after ten tries."""
+
 BUCKETS = ("data", "models", "staging")
 """Suffixes: the data bucket is ``{project}-data``."""
 
@@ -25,4 +28,9 @@ def dead_letter(topic: str) -> str:
     return f"{topic}-dead-letter"
 
 
-TOPICS = (*SUBSCRIPTIONS, FINISHED, *map(dead_letter, SUBSCRIPTIONS))
+def pull(topic: str) -> str:
+    """The name of the subscription from which a consumer of one's own reads a topic."""
+    return f"{topic}-pull"
+
+
+TOPICS = (*DEAD_LETTERED, *map(dead_letter, DEAD_LETTERED))

@@ -76,7 +76,7 @@ def items() -> Iterator[Item]:
         20_000 * DAYS,
         "1 an event, 30 a run",
     )
-    yield Item("Firestore, storage", "GiB", 0.15, 0.01, 0.5, 1, "20 KiB a run, kept for ever")
+    yield Item("Firestore, storage", "GiB", 0.15, 0.01, 0.5, 1, "20 KiB a run; its epochs go after 400 days")
     yield Item("Pub/Sub", "GiB", 40 / 1024, 0, _CALLS * 2 * 2e3 / 2**30, 10, "2 kB, in and out")
     yield Item("Cloud Scheduler", "job", 0.1, 2, 2, 3, "the sweep and one recipe")
     yield Item(

@@ -1,7 +1,7 @@
 """What the source declares and a deployment must make: Firestore indexes and the recipes' schedules.
 
-``python deploy/gcp/declared.py indexes|fields|schedules``, for quickstart.sh: prints lines of tab-separated values.
-``indexes`` and ``fields`` read gcloud's JSON list of what exists from stdin and print only what is missing.
+``python deploy/gcp/declared.py indexes|fields|ttls|schedules``, for quickstart.sh: prints tab-separated values.
+All but ``schedules`` read gcloud's JSON list of what exists from stdin and print only what is missing.
 Terraform reads the same files itself.
 """
 
@@ -29,6 +29,14 @@ def missing_exemptions(declared: Mapping[str, Any], existing: Sequence[Mapping[s
     there = {(_group(field), field["name"].rpartition("/")[2]) for field in existing if not field_indexes(field)}
     for field in declared["fieldOverrides"]:
         if not field["indexes"] and (field["collectionGroup"], field["fieldPath"]) not in there:
+            yield field["collectionGroup"], field["fieldPath"]
+
+
+def missing_ttls(declared: Mapping[str, Any], existing: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """(collection group, field) of each field whose time must delete its document, and does not yet."""
+    there = {(_group(field), field["name"].rpartition("/")[2]) for field in existing if "ttlConfig" in field}
+    for field in declared["fieldOverrides"]:
+        if field.get("ttl") and (field["collectionGroup"], field["fieldPath"]) not in there:
             yield field["collectionGroup"], field["fieldPath"]
 
 
@@ -63,7 +71,7 @@ def main(what: str) -> None:
     if what == "schedules":
         lines: Iterator[tuple[str, ...]] = read_schedules()
     else:
-        missing = {"indexes": missing_indexes, "fields": missing_exemptions}[what]
+        missing = {"indexes": missing_indexes, "fields": missing_exemptions, "ttls": missing_ttls}[what]
         lines = iter(missing(json.loads(INDEXES.read_text()), json.load(sys.stdin)))
     for line in lines:
         print("\t".join(line))

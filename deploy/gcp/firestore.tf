@@ -1,7 +1,7 @@
 # Declared beside the ledger that queries them; quickstart.sh reads the same file.
 locals {
   indexes_file = "${local.functions}/kickoff/ledger/firestore.indexes.json"
-  declared     = fileexists(local.indexes_file) ? jsondecode(file(local.indexes_file)) : { indexes = [], fieldOverrides = [] }
+  declared     = jsondecode(fileexists(local.indexes_file) ? file(local.indexes_file) : "{\"indexes\": [], \"fieldOverrides\": []}")
   indexes = {
     for index in local.declared.indexes :
     join(" ", concat([index.collectionGroup], [for field in index.fields : "${field.fieldPath}:${field.order}"])) => index
@@ -41,4 +41,9 @@ resource "google_firestore_field" "exempt" {
   collection = each.value.collectionGroup
   field      = each.value.fieldPath
   index_config {}
+  # Of bulky details alone: a run's record, its key and what belongs to it never expire.
+  dynamic "ttl_config" {
+    for_each = lookup(each.value, "ttl", false) ? [1] : []
+    content {}
+  }
 }

@@ -76,7 +76,7 @@ locals {
       { kind = "bucket", on = "models", role = "roles/storage.objectViewer", condition = "", why = "reads which of two jobs won a run (page_actions)" },
     ] : merge(grant, { who = "dashboard" }) if var.page_actions],
     [for topic, dead in local.dead_letters : { kind = "topic", on = dead, who = "Pub/Sub agent", role = "roles/pubsub.publisher", condition = "", why = "moves what cannot be delivered to the dead letters" }],
-    [for topic, dead in local.dead_letters : { kind = "subscription", on = "${topic}-push", who = "Pub/Sub agent", role = "roles/pubsub.subscriber", condition = "", why = "moves what cannot be delivered to the dead letters" }],
+    [for topic, dead in local.dead_letters : { kind = "subscription", on = local.subscribed[topic], who = "Pub/Sub agent", role = "roles/pubsub.subscriber", condition = "", why = "moves what cannot be delivered to the dead letters" }],
     [for member in var.request_publishers : { kind = "topic", on = "training-requests", who = member, role = "roles/pubsub.publisher", condition = "", why = "may ask for training, which costs money (request_publishers)" }],
     [for member in var.dashboard_users : { kind = "function", on = "dashboard", who = member, role = "roles/run.invoker", condition = "", why = "may open the dashboard (dashboard_users)" }],
   )
@@ -158,7 +158,7 @@ resource "google_pubsub_topic_iam_member" "this" {
 
 resource "google_pubsub_subscription_iam_member" "this" {
   for_each     = { for key, grant in local.granted : key => grant if grant.kind == "subscription" }
-  subscription = google_pubsub_subscription.push[trimsuffix(each.value.on, "-push")].name
+  subscription = local.subscriptions[each.value.on]
   role         = each.value.role
   member       = each.value.member
 }

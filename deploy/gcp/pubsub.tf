@@ -6,11 +6,13 @@ locals {
     training-events   = { function = "record-completion", filter = "" }
     job-logs          = { function = "record-completion", filter = "" }
   }
-  dead_letters = { for topic, _ in local.pushed : topic => "${topic}-dead-letter" }
+  # Topic: its subscription, which gives up on a message after ten tries.
+  subscribed   = merge({ for topic, _ in local.pushed : topic => "${topic}-push" }, { run-finished = "run-finished-pull" })
+  dead_letters = { for topic, _ in local.subscribed : topic => "${topic}-dead-letter" }
 }
 
 resource "google_pubsub_topic" "this" {
-  for_each                   = toset(concat(keys(local.pushed), values(local.dead_letters), ["run-finished"]))
+  for_each                   = toset(concat(keys(local.dead_letters), values(local.dead_letters)))
   name                       = each.key
   labels                     = local.labels
   message_retention_duration = "604800s"
@@ -44,6 +46,33 @@ resource "google_pubsub_subscription" "push" {
     max_delivery_attempts = 10
   }
   depends_on = [google_cloudfunctions2_function.this]
+}
+
+# The ends of runs, for a consumer of one's own: what nobody has read yet waits for seven days.
+resource "google_pubsub_subscription" "finished" {
+  name                       = local.subscribed["run-finished"]
+  topic                      = google_pubsub_topic.this["run-finished"].name
+  labels                     = local.labels
+  ack_deadline_seconds       = 600
+  message_retention_duration = "604800s"
+  expiration_policy {
+    ttl = ""
+  }
+  retry_policy {
+    minimum_backoff = "10s"
+    maximum_backoff = "600s"
+  }
+  dead_letter_policy {
+    dead_letter_topic     = "projects/${var.project}/topics/${google_pubsub_topic.this[local.dead_letters["run-finished"]].name}"
+    max_delivery_attempts = 10
+  }
+}
+
+locals {
+  # Name: the same, once it is there.
+  subscriptions = {
+    for made in concat(values(google_pubsub_subscription.push), [google_pubsub_subscription.finished]) : made.name => made.name
+  }
 }
 
 # Without a subscription, what a dead-letter topic gets is lost. `kickoff replay` reads these.

@@ -75,7 +75,8 @@ on_bucket build roles/storage.objectViewer staging
 say "Topics"
 pushed=(dataset-uploads training-requests training-events job-logs)
 existing=$(gcloud pubsub topics list --format='value(name.basename())')
-for topic in "${pushed[@]}" run-finished "${pushed[@]/%/-dead-letter}"; do
+subscribed=("${pushed[@]}" run-finished)
+for topic in "${subscribed[@]}" "${subscribed[@]/%/-dead-letter}"; do
   grep -qxF "$topic" <<<"$existing" || gcloud pubsub topics create "$topic" --message-retention-duration=7d
 done
 on_topic "$(gcloud storage service-agent)" dataset-uploads
@@ -108,6 +109,11 @@ gcloud firestore indexes fields list --database=kickoff --format=json |
 while IFS=$'\t' read -r group field; do
   gcloud firestore indexes fields update "$field" --database=kickoff --collection-group="$group" --async --disable-indexes
 done <"$work/fields"
+gcloud firestore fields ttls list --database=kickoff --format=json |
+  "$PYTHON" deploy/gcp/declared.py ttls >"$work/ttls"
+while IFS=$'\t' read -r group field; do
+  gcloud firestore fields ttls update "$field" --database=kickoff --collection-group="$group" --enable-ttl --async
+done <"$work/ttls"
 
 say "What the functions may do"
 # role NAME TITLE PERMISSIONS
@@ -173,22 +179,26 @@ say "Subscriptions"
 agent=service-$number@gcp-sa-pubsub.iam.gserviceaccount.com
 on_account "$agent" roles/iam.serviceAccountOpenIdTokenCreator push
 existing=$(gcloud pubsub subscriptions list --format='value(name.basename())')
-# subscribe TOPIC FUNCTION [FILTER]: what cannot be delivered ten times goes to TOPIC-dead-letter, and `kickoff replay` finds it there.
+# subscribe TOPIC NAME [FLAGS]: what cannot be delivered ten times goes to TOPIC-dead-letter, where `kickoff replay` finds it.
 subscribe() {
   grep -qxF "$1-dead-letter" <<<"$existing" || gcloud pubsub subscriptions create "$1-dead-letter" \
     --topic="$1-dead-letter" --ack-deadline=600 --message-retention-duration=31d --expiration-period=never
-  grep -qxF "$1-push" <<<"$existing" || gcloud pubsub subscriptions create "$1-push" --topic="$1" \
-    --push-endpoint="$(url "$2")" --push-auth-service-account="$(account push)" --push-auth-token-audience="$(url "$2")" \
+  grep -qxF "$2" <<<"$existing" || gcloud pubsub subscriptions create "$2" --topic="$1" \
     --ack-deadline=600 --message-retention-duration=7d --expiration-period=never \
-    --min-retry-delay=10s --max-retry-delay=600s --max-delivery-attempts=10 --dead-letter-topic="$1-dead-letter" \
-    ${3:+--message-filter="$3"}
+    --min-retry-delay=10s --max-retry-delay=600s --max-delivery-attempts=10 --dead-letter-topic="$1-dead-letter" "${@:3}"
   on_topic "$agent" "$1-dead-letter"
-  grant "serviceAccount:$agent" roles/pubsub.subscriber pubsub subscriptions add-iam-policy-binding "$1-push"
+  grant "serviceAccount:$agent" roles/pubsub.subscriber pubsub subscriptions add-iam-policy-binding "$2"
 }
-subscribe dataset-uploads start-training 'attributes.eventType = "OBJECT_FINALIZE"'
-subscribe training-requests start-training
-subscribe training-events record-completion
-subscribe job-logs record-completion
+# push TOPIC FUNCTION [FILTER]
+push() {
+  subscribe "$1" "$1-push" --push-endpoint="$(url "$2")" --push-auth-service-account="$(account push)" \
+    --push-auth-token-audience="$(url "$2")" ${3:+--message-filter="$3"}
+}
+push dataset-uploads start-training 'attributes.eventType = "OBJECT_FINALIZE"'
+push training-requests start-training
+push training-events record-completion
+push job-logs record-completion
+subscribe run-finished run-finished-pull # for a consumer of one's own
 
 say "Schedules"
 existing=$(gcloud scheduler jobs list --location="$region" --format='value(name.basename(),state)')

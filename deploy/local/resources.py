@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deploy.names import BUCKETS, SUBSCRIPTIONS, TOPICS, dead_letter
+from deploy.names import BUCKETS, DEAD_LETTERED, SUBSCRIPTIONS, TOPICS, dead_letter, pull
 
 _ACK_DEADLINE = 600
 _MIN_BACKOFF = 1
@@ -53,13 +53,14 @@ def create_topics(address: str, project: str, functions: Mapping[str, str]) -> N
 
 
 def build_subscriptions(project: str, functions: Mapping[str, str]) -> Iterable[dict[str, Any]]:
-    """The requests that make every push subscription, and a pull subscription on every dead letter."""
-    for topic, function in SUBSCRIPTIONS.items():
+    """The requests that make every push subscription, that of the ends of runs, and one on every dead letter."""
+    for topic in DEAD_LETTERED:
+        function = SUBSCRIPTIONS.get(topic)
         yield {
-            "name": f"projects/{project}/subscriptions/{topic}-push",
+            "name": f"projects/{project}/subscriptions/{f'{topic}-push' if function else pull(topic)}",
             "topic": f"projects/{project}/topics/{topic}",
             "ack_deadline_seconds": _ACK_DEADLINE,
-            "push_config": {"push_endpoint": functions[function]},
+            **({"push_config": {"push_endpoint": functions[function]}} if function else {}),
             "retry_policy": {
                 "minimum_backoff": {"seconds": _MIN_BACKOFF},
                 "maximum_backoff": {"seconds": _MAX_BACKOFF},

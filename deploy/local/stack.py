@@ -61,6 +61,9 @@ class Stack:
     port: int = 0
     """The dashboard's port; 0: any."""
     recipes: Path = _SOURCE / "recipes"
+    source: Path = _SOURCE
+    python: str = sys.executable
+    """The functions' source and the interpreter that runs it: a test brings those of a deployment."""
     sweep_seconds: float = 5.0
     environ: dict[str, str] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
@@ -207,8 +210,8 @@ class Stack:
             self.processes.wait_for_port(part, ports[name])
 
     def _function(self, name: str, port: int) -> Part:
-        flags = ["--target", name, "--source", str(_SOURCE / "main.py"), "--signature-type", "http"]
-        argv = [sys.executable, "-m", "functions_framework", *flags, "--host", "127.0.0.1", "--port", str(port)]
+        flags = ["--target", name, "--source", str(self.source / "main.py"), "--signature-type", "http"]
+        argv = [self.python, "-m", "functions_framework", *flags, "--host", "127.0.0.1", "--port", str(port)]
         return self._start_part(name, argv)
 
     def _start_scheduler(self, recipes: Recipes) -> None:

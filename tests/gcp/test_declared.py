@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from deploy.gcp.declared import INDEXES, missing_exemptions, missing_indexes
+from deploy.gcp.declared import INDEXES, missing_exemptions, missing_indexes, missing_ttls
 
 DECLARED = json.loads(INDEXES.read_text())
 PREFIX = "projects/acme-train/databases/kickoff/collectionGroups"
@@ -24,6 +24,12 @@ def test_in_a_new_database_everything_is_missing() -> None:
     assert group == "runs"
     assert flags.startswith("--field-config=field-path=state,order=ascending --field-config=field-path=")
     assert len(list(missing_exemptions(DECLARED, []))) == len(DECLARED["fieldOverrides"])
+
+
+def test_a_field_is_told_to_expire_once() -> None:
+    assert list(missing_ttls(DECLARED, [])) == [("epochs", "expires")]
+    there = {"name": f"{PREFIX}/epochs/fields/expires", "ttlConfig": {"state": "CREATING"}}
+    assert list(missing_ttls(DECLARED, [there])) == []
 
 
 def test_what_exists_is_not_made_again() -> None:

@@ -1,33 +1,27 @@
 """The functions' source as Cloud Functions gets it: packed, unpacked into an empty environment that has what
-functions/requirements.txt names and nothing else, and driven by functions-framework against the JobService emulator."""
+functions/requirements.txt names and nothing else, and driven by functions-framework in the whole local stack."""
 
-import base64
-import json
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+from kickoff.clients import Clients
+from kickoff.runs import State
+from kickoff.settings import Settings
 
+from deploy.follow import follow, wait_for_run
 from deploy.gcp.pack import FUNCTIONS, pack, source_files
-from deploy.local.job_service.images import parse_images
-from deploy.local.job_service.options import Options
-from deploy.local.job_service.server import JobServiceServer
+from deploy.local.stack import PROJECT, Stack
 
 PYTHONS = os.environ.get("KICKOFF_PYTHONS", sys.executable).split(":")
 """Each of them in turn; the functions are deployed on 3.12."""
-
-IMAGE = "us-central1-docker.pkg.dev/kickoff-local/kickoff/trainer:latest"
-TOPIC = "/projects/kickoff-local/topics"
 
 
 def test_packing_is_repeatable_and_whole(tmp_path: Path) -> None:
@@ -66,80 +60,56 @@ def python(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytes
     return program
 
 
-@contextmanager
-def serving(python: str, target: str, source: Path, environ: dict[str, str]) -> Iterator[str]:
-    """The URL of one function, run as the Python buildpack runs it, in a process group that is ended afterwards."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    argv = [python, "-m", "functions_framework", "--target", target, "--host", "127.0.0.1", "--port", str(port)]
-    clean = {"PATH": os.environ["PATH"], "HOME": str(source.parent), "NO_PROXY": "127.0.0.1", **environ}
-    process = subprocess.Popen(argv, cwd=source, env=clean, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 120
-        while socket.socket().connect_ex(("127.0.0.1", port)):
-            assert process.poll() is None and time.monotonic() < deadline, f"{target} did not start"
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+RECIPE = """
+name: packed
+when:
+  upload:
+    bucket: "{project}-data"
+    root: datasets/packed/
+    match: "**/*.png"
+    complete: {marker: _SUCCESS}
+job:
+  image: "{trainer_image}"  # its entry point is replaced: the job only leaves a model
+  command: [sh, -c, 'mkdir -p "$0" && echo 1 >"$0/saved_model.pb"', "/gcs/{project}-models/packed/{run_id}/model"]
+  machine_type: n1-standard-4
+  scheduling: {timeout: 10m}
+  output: "gs://{project}-models/packed/{run_id}"
+"""
 
 
-def post(url: str, body: dict[str, Any]) -> Any:
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
-
-
-def pushed(data: dict[str, Any], subscription: str, number: int) -> dict[str, Any]:
-    """The body of a Pub/Sub push."""
-    message = {"data": base64.b64encode(json.dumps(data).encode()).decode(), "messageId": str(number)}
-    return {"message": message, "subscription": f"projects/kickoff-local/subscriptions/{subscription}"}
+@pytest.fixture
+def stack(python: str, source: Path, tmp_path: Path) -> Iterator[Stack]:
+    """Everything that `kickoff local` starts, its four functions from the packed source in the empty environment."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "packed.yaml").write_text(RECIPE)
+    with Stack(
+        tmp_path / "state", recipes=tmp_path / "recipes", source=source, python=python, sweep_seconds=1
+    ) as running:
+        yield running
 
 
 @pytest.mark.timeout(900)
-def test_the_packed_source_starts_a_job_and_records_its_end(python: str, source: Path, tmp_path: Path) -> None:
-    images = parse_images(json.dumps({IMAGE: "instant"}), "tests")
-    pools = [
-        {
-            "machine_spec": {"machine_type": "n1-standard-4"},
-            "replica_count": 1,
-            "container_spec": {"image_uri": IMAGE},
-        }
-    ]
-    request = {"worker_pool_specs": pools, "scheduling": {"timeout": "3600s"}, "idempotency_key": "packed"}
-    with JobServiceServer(Options(state=tmp_path / "vertex", images=images)) as vertex:
-        environ = {
-            "KICKOFF_PROJECT": "kickoff-local",
-            "KICKOFF_LEDGER": f"sqlite://{tmp_path}/runs.db",
-            "KICKOFF_VERTEX_ENDPOINT": vertex.url,
-            "KICKOFF_TRAINER_IMAGE": IMAGE,
-        }
-        with serving(python, "start_training", source, environ) as url:
-            (first,) = post(url, pushed(request, "training-requests-push", 1))
-            (again,) = post(url, pushed(request, "training-requests-push", 2))
-        assert (first["outcome"], again["outcome"]) == ("accepted", "duplicate"), (first, again)
-        assert first["run_id"] == again["run_id"]
-        with serving(python, "record_completion", source, environ) as url:
-            hint = {"resource": {"type": "ml_job", "labels": {"job_id": job_id(vertex), "task_name": "service"}}}
-            line = {**hint, "textPayload": "Job completed successfully.", "insertId": "1"}
-            recorded = post(url, pushed(line, "job-logs-push", 3))
-        assert (recorded["outcome"], recorded["run_id"]) == ("recorded", first["run_id"]), recorded
+def test_the_packed_source_carries_an_upload_to_its_record_and_page(stack: Stack) -> None:
+    clients = Clients(Settings.from_environ(stack.environ))
+    for name in ("a/1.png", "b/2.png", "_SUCCESS", "_SUCCESS"):  # the marker twice: two events, one run
+        upload(stack, f"datasets/packed/{name}")
+    run = wait_for_run(clients.ledger, "packed", 60, stack.check)
+    for _ in follow(clients.ledger, run.run_id, 120, stack.check):
+        pass
+    (ended,) = clients.ledger.find_runs()
+    assert ended.state is State.SUCCEEDED and not ended.model_missing, ended.faults
+    jobs = clients.vertex.find_by_run(ended.project, ended.region, ended.run_id)
+    assert [job.name for job in jobs] == [ended.job.name if ended.job else ""]
+    with urllib.request.urlopen(f"{stack.urls['dashboard']}/runs/{ended.run_id}", timeout=30) as answer:
+        page = answer.read().decode()
+    assert "SUCCEEDED" in page and ended.model_uri in page
 
 
-def job_id(vertex: JobServiceServer) -> str:
-    """The one job that there is, once it has ended."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with urllib.request.urlopen(
-            f"{vertex.url}/v1/projects/kickoff-local/locations/us-central1/customJobs"
-        ) as answer:
-            (job,) = json.load(answer)["customJobs"]
-        if job["state"] == "JOB_STATE_SUCCEEDED":
-            return str(job["name"].rpartition("/")[2])
-        time.sleep(0.2)
-    raise AssertionError("the job did not end within 60 s")
+def upload(stack: Stack, name: str) -> None:
+    client = storage.Client(
+        project=PROJECT, credentials=AnonymousCredentials(), client_options={"api_endpoint": stack.urls["storage"]}
+    )
+    client.bucket(f"{PROJECT}-data").blob(name).upload_from_string(b"x")
 
 
 def test_the_requirements_hold_nothing_of_the_trainer_or_the_tools() -> None:

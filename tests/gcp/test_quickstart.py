@@ -48,7 +48,11 @@ def test_the_topics_are_the_local_stacks(deployed: Deployed) -> None:
 
 def test_every_push_is_signed_retried_and_ends_in_a_dead_letter(deployed: Deployed) -> None:
     made = {call.path.rpartition("/")[2]: call.body for call in deployed.made("pubsub", r".*/subscriptions/[^/:]*$")}
-    assert set(made) == {f"{t}-push" for t in names.SUBSCRIPTIONS} | {names.dead_letter(t) for t in names.SUBSCRIPTIONS}
+    push = {f"{topic}-push" for topic in names.SUBSCRIPTIONS}
+    assert set(made) == push | {names.pull(names.FINISHED), *map(names.dead_letter, names.DEAD_LETTERED)}
+    ends = made[names.pull(names.FINISHED)]
+    assert "pushConfig" not in ends and ends["expirationPolicy"] == {}
+    assert ends["deadLetterPolicy"]["deadLetterTopic"].endswith(f"/{names.dead_letter(names.FINISHED)}")
     for topic, function in names.SUBSCRIPTIONS.items():
         body = made[f"{topic}-push"]
         url = f"https://{REGION}-{PROJECT}.cloudfunctions.net/kickoff-{function.replace('_', '-')}"
@@ -109,8 +113,11 @@ def test_the_database_has_the_declared_indexes(deployed: Deployed) -> None:
     assert (database.query["databaseId"], database.body["type"]) == ("kickoff", "FIRESTORE_NATIVE")
     made = [call.body["fields"] for call in deployed.made("firestore", r".*/indexes$")]
     assert made == [index["fields"] for index in declared["indexes"]]
-    exempt = {tuple(call.path.split("/")[-3::2]) for call in deployed.made("firestore", r".*/fields/")}
+    fields = deployed.made("firestore", r".*/fields/")
+    exempt = {tuple(call.path.split("/")[-3::2]) for call in fields if "indexConfig" in call.query["updateMask"]}
     assert exempt == {(each["collectionGroup"], each["fieldPath"]) for each in declared["fieldOverrides"]}
+    (expiring,) = (call for call in fields if "ttlConfig" in call.query["updateMask"])
+    assert expiring.path.endswith("/collectionGroups/epochs/fields/expires") and expiring.body["ttlConfig"] == {}
 
 
 def test_the_services_lines_reach_their_topic(deployed: Deployed) -> None:

@@ -41,13 +41,28 @@ def test_every_push_is_signed_retried_and_ends_in_a_dead_letter(plan: Plan) -> N
 
 def test_what_is_dead_lettered_is_kept(plan: Plan) -> None:
     pulls = [each for each in resources(plan, "google_pubsub_subscription").values() if not each["push_config"]]
-    assert {each["topic"] for each in pulls} == {names.dead_letter(topic) for topic in names.SUBSCRIPTIONS}
+    assert {each["topic"] for each in pulls} == {names.FINISHED, *map(names.dead_letter, names.DEAD_LETTERED)}
     agent = f"serviceAccount:service-{PROJECT_NUMBER}@gcp-sa-pubsub.iam.gserviceaccount.com"
     may_publish = resources(plan, "google_pubsub_topic_iam_member").values()
     may_forward = resources(plan, "google_pubsub_subscription_iam_member").values()
     for topic in names.SUBSCRIPTIONS:
         assert [e["role"] for e in may_publish if (e["topic"], e["member"]) == (names.dead_letter(topic), agent)]
         assert [e["role"] for e in may_forward if (e["subscription"], e["member"]) == (f"{topic}-push", agent)]
+
+
+def test_the_ends_of_runs_wait_for_a_consumer(plan: Plan) -> None:
+    found = {each["name"]: each for each in resources(plan, "google_pubsub_subscription").values()}
+    ends = found[names.pull(names.FINISHED)]
+    assert (ends["topic"], ends["push_config"], ends["expiration_policy"]) == (names.FINISHED, [], [{"ttl": ""}])
+    assert ends["message_retention_duration"] == "604800s"
+    (dead,) = ends["dead_letter_policy"]
+    assert dead["dead_letter_topic"] == f"projects/{PROJECT}/topics/{names.dead_letter(names.FINISHED)}"
+    grants = plan["planned_values"]["outputs"]["grants"]["value"].values()
+    forwards = [g for g in grants if g["on"] in (names.pull(names.FINISHED), names.dead_letter(names.FINISHED))]
+    assert {(g["kind"], g["role"]) for g in forwards} == {
+        ("subscription", "roles/pubsub.subscriber"),
+        ("topic", "roles/pubsub.publisher"),
+    }
 
 
 def test_nothing_is_public_or_primitive(full_plan: Plan) -> None:
@@ -139,6 +154,8 @@ def test_the_database_has_the_declared_indexes(plan: Plan) -> None:
     assert made == {(e["collectionGroup"], plain(e["fields"], "fieldPath")) for e in declared["indexes"]}
     exempt = {(e["collection"], e["field"]) for e in resources(plan, "google_firestore_field").values()}
     assert exempt == {(e["collectionGroup"], e["fieldPath"]) for e in declared["fieldOverrides"]}
+    expiring = {e["collection"] for e in resources(plan, "google_firestore_field").values() if e.get("ttl_config")}
+    assert expiring == {"epochs"}, "curves may go; records, keys and slots never do"
 
 
 def test_schedules_come_from_the_recipes(plan: Plan) -> None:

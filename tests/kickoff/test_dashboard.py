@@ -327,6 +327,14 @@ def test_curves_are_svg_with_their_last_values_in_words(site: Site) -> None:
     assert xs == sorted(xs) and len(xs) == 3
 
 
+def test_a_run_whose_epochs_have_expired_says_so_and_keeps_its_figures(site: Site) -> None:
+    old = site.add(state=State.SUCCEEDED, created=NOW - timedelta(days=500), metrics={"val_accuracy": 0.875})
+    text = site.text(f"/runs/{old.run_id}")
+    assert "Epochs are kept for 400 days, and this run is older" in text and "0.875" in text
+    silent = site.add("silent", state=State.SUCCEEDED, metrics={"val_accuracy": 0.5})
+    assert "Epochs are kept" not in site.text(f"/runs/{silent.run_id}")
+
+
 def test_an_epoch_that_was_not_finite_is_a_gap_and_said(site: Site) -> None:
     run = site.add(state=State.RUNNING)
     for epoch, loss in enumerate((2.0, 1.5, None, -0.5), 1):

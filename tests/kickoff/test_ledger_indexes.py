@@ -3,12 +3,14 @@
 import itertools
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import kickoff.ledger
 import pytest
 from google.cloud.firestore_v1.types import StructuredQuery
-from kickoff.ledger.firestore import FirestoreLedger
+from kickoff.ledger.firestore import FirestoreLedger, document_fields
+from kickoff.ledger.protocol import EXPIRING
 from kickoff.runs import State
 
 from tests.kickoff.making import NOW
@@ -38,6 +40,15 @@ def test_no_large_text_is_indexed() -> None:
     exempt = {(row["collectionGroup"], row["fieldPath"]) for row in FILE["fieldOverrides"] if row["indexes"] == []}
     assert ("runs", "record") in exempt
     assert {(name, "data") for name in ("holds", "slots", "epochs")} <= exempt
+
+
+def test_bulky_details_expire_and_nothing_else_does() -> None:
+    declared = {(row["collectionGroup"], row["fieldPath"]) for row in FILE["fieldOverrides"] if row.get("ttl")}
+    assert declared == {(collection, "expires") for collection in EXPIRING} == {("epochs", "expires")}
+    expires = document_fields("epochs", "run/000001", {})["expires"]
+    assert timedelta(days=399) < expires - datetime.now(UTC) < timedelta(days=401)
+    for collection in ("holds", "slots", "finished", "cursors", "activations"):
+        assert "expires" not in document_fields(collection, "id", {})
 
 
 def _index(query: StructuredQuery) -> tuple[tuple[str, str], ...]:

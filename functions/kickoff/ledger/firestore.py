@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from google.api_core import exceptions
@@ -21,7 +21,7 @@ from google.cloud import firestore
 from google.cloud.firestore_v1.base_query import FieldFilter
 
 from kickoff.errors import LedgerUnavailable
-from kickoff.ledger.protocol import SLOTS, AlreadyExists, Conflict, Document
+from kickoff.ledger.protocol import EXPIRING, SLOTS, AlreadyExists, Conflict, Document
 from kickoff.ledger.records import decode_run, decode_runs, encode_data, encode_run, index_fields, sortable, with_slots
 from kickoff.points import around
 from kickoff.runs import Run, State
@@ -61,7 +61,7 @@ class FirestoreLedger:
         for slot in release:
             batch.delete(self._place(SLOTS, slot))
         for slot in claim:
-            batch.create(self._place(SLOTS, slot), _document_fields(SLOTS, slot, {"run_id": run.run_id}))
+            batch.create(self._place(SLOTS, slot), document_fields(SLOTS, slot, {"run_id": run.run_id}))
         with around("ledger.replace_run"), _translated(f"run {run.run_id}, or one of the slots {', '.join(claim)}"):
             results = batch.commit(retry=None, timeout=self._timeout)
         return run.model_copy(update={"version": _version(results[0].update_time)})
@@ -104,7 +104,7 @@ class FirestoreLedger:
             return int(self._filtered(states, recipe).count().get(**self._patience)[0][0].value)
 
     def create_document(self, collection: str, id: str, data: dict[str, Any]) -> Document:
-        fields = _document_fields(collection, id, data)
+        fields = document_fields(collection, id, data)
         with around(f"ledger.create_document.{collection}"), _translated(f"{collection}/{id}"):
             result = self._place(collection, id).create(fields, retry=None, timeout=self._timeout)
         return Document(collection, id, data, _version(result.update_time), result.update_time)
@@ -117,7 +117,7 @@ class FirestoreLedger:
     def replace_document(self, document: Document) -> Document:
         collection, id = document.collection, document.id
         batch = self._db.batch()
-        fields = _document_fields(collection, id, document.data)
+        fields = document_fields(collection, id, document.data)
         batch.update(self._place(collection, id), fields, option=self._unchanged(document.version))
         with around(f"ledger.replace_document.{collection}"), _translated(f"{collection}/{id}"):
             updated = batch.commit(retry=None, timeout=self._timeout)[0].update_time
@@ -173,9 +173,13 @@ def _run_fields(run: Run) -> dict[str, Any]:
     return {"record": encode_run(run), **index_fields(run), "revision": uuid.uuid4().hex}
 
 
-def _document_fields(collection: str, id: str, data: Mapping[str, Any]) -> dict[str, Any]:
+def document_fields(collection: str, id: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored of a document."""
     # `revision`: Firestore keeps the update time of a write that changes nothing, and two racers would both win.
-    return {"id": id, "data": encode_data(collection, id, data), "revision": uuid.uuid4().hex}
+    fields: dict[str, Any] = {"id": id, "data": encode_data(collection, id, data), "revision": uuid.uuid4().hex}
+    if lifetime := EXPIRING.get(collection):  # Firestore deletes it then: https://cloud.google.com/firestore/docs/ttl
+        fields["expires"] = datetime.now(UTC) + lifetime
+    return fields
 
 
 def _run(snapshot: Any) -> Run:

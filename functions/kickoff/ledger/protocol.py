@@ -7,13 +7,19 @@ cannot answer; then a write may or may not have happened, and doing it again is 
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from kickoff.runs import Run, State
 
 SLOTS = "slots"
 """The collection of `max_active` slots: see slots.py."""
+
+EXPIRING = {"epochs": timedelta(days=400)}
+"""Collections of bulky details, and how long the cloud's ledger keeps each document after its last write.
+
+The record of a run, which has its final figures, its key and everything that makes a request one job never expire.
+"""
 
 MAX_BYTES = 1_000_000
 """Of one record as JSON; Firestore's own limit is 1 MiB. https://cloud.google.com/firestore/quotas"""

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 from kickoff.completion import build_console_url
 from kickoff.holds import HoldView, holds
-from kickoff.ledger.protocol import Ledger
+from kickoff.ledger.protocol import EXPIRING, Ledger
 from kickoff.page.charts import Chart, Phase, build_charts, build_timeline
 from kickoff.page.filters import PAGE, Filters, find
 from kickoff.page.replicas import Replica, build_replicas
-from kickoff.progress import Epoch, list_epochs
+from kickoff.progress import EPOCHS, Epoch, list_epochs
 from kickoff.runs import Run, State
 
 HELD_SHOWN = 20
@@ -117,6 +117,8 @@ class RunView:
     mark: str
     epochs: list[Epoch]
     charts: list[Chart]
+    curves_gone: int
+    """Days after which epochs are deleted, for a run whose epochs are; else 0."""
     metrics: list[str]
     """Names, in the order of the table's columns."""
     timeline: list[Phase]
@@ -141,6 +143,7 @@ def run_view(ledger: Ledger, run: Run, now: datetime) -> RunView:
         mark=MARK[css],
         epochs=epochs,
         charts=build_charts(epochs),
+        curves_gone=_days_kept(run, now) if run.metrics and not epochs else 0,
         metrics=list(dict.fromkeys(name for epoch in epochs for name in epoch.metrics)),
         timeline=build_timeline(run, now),
         replicas=replicas,
@@ -152,6 +155,11 @@ def run_view(ledger: Ledger, run: Run, now: datetime) -> RunView:
         can_cancel=not run.terminal and not run.cancel_requested,
         can_rerun=run.terminal and bool(run.custom_job),
     )
+
+
+def _days_kept(run: Run, now: datetime) -> int:
+    kept = EXPIRING[EPOCHS]
+    return kept.days if run.terminal and now - run.created > kept else 0
 
 
 def build_links(run: Run) -> Iterator[tuple[str, str]]:
