@@ -123,9 +123,7 @@ def find_faults(options: Options) -> list[str]:
             if value
         ]
     if options.head != "pool" and options.model != "flowers":
-        faults.append(
-            f"--head is {options.head}; only flowers has a choice of heads, and --model is {options.model}"
-        )
+        faults.append(f"--head is {options.head}; only flowers has a choice of heads, and --model is {options.model}")
     return faults
 
 

@@ -55,11 +55,15 @@ for name in start-training record-completion sweep dashboard run push scheduler 
 done
 
 say "Buckets"
-for name in data models staging; do
-  exists gcloud storage buckets describe "gs://$project-$name" ||
-    gcloud storage buckets create "gs://$project-$name" --location="$region" --uniform-bucket-level-access \
-      --public-access-prevention --soft-delete-duration=7d
-done
+# bucket NAME SOFT_DELETE LIFECYCLE
+bucket() {
+  exists gcloud storage buckets describe "gs://$project-$1" ||
+    gcloud storage buckets create "gs://$project-$1" --location="$region" --uniform-bucket-level-access \
+      --public-access-prevention --soft-delete-duration="$2" --lifecycle-file="deploy/gcp/$3.json"
+}
+bucket data 7d lifecycle
+bucket models 7d lifecycle
+bucket staging 0s lifecycle-staging
 on_bucket start-training roles/storage.objectViewer data
 on_bucket sweep roles/storage.objectViewer data
 on_bucket run roles/storage.objectViewer data

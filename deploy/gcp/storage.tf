@@ -8,6 +8,15 @@ resource "google_storage_bucket" "data" {
   soft_delete_policy {
     retention_duration_seconds = var.soft_delete_days * 86400
   }
+  # An upload in parts that broke off is billed until somebody ends it.
+  lifecycle_rule {
+    action {
+      type = "AbortIncompleteMultipartUpload"
+    }
+    condition {
+      age = 7
+    }
+  }
   depends_on = [google_project_service.this]
 }
 
@@ -20,6 +29,15 @@ resource "google_storage_bucket" "models" {
   labels                      = local.labels
   soft_delete_policy {
     retention_duration_seconds = var.soft_delete_days * 86400
+  }
+  # An upload in parts that broke off is billed until somebody ends it.
+  lifecycle_rule {
+    action {
+      type = "AbortIncompleteMultipartUpload"
+    }
+    condition {
+      age = 7
+    }
   }
   depends_on = [google_project_service.this]
 }
@@ -48,7 +66,7 @@ resource "google_storage_bucket" "staging" {
       type = "AbortIncompleteMultipartUpload"
     }
     condition {
-      age = 1
+      age = 7
     }
   }
   depends_on = [google_project_service.this]

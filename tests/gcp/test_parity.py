@@ -67,6 +67,26 @@ def granted(deployed: Deployed) -> list[tuple[str, str, str, str, str]]:
     return found
 
 
+def test_the_buckets_lose_the_same(deployed: Deployed, plan: dict[str, Any]) -> None:
+    """Lifecycle rules and days of soft delete: what the one road forgets or keeps, the other does."""
+    by_script = {}
+    for call in deployed.made("storage", "b$"):
+        rules = [
+            (rule["action"]["type"], rule["condition"]["age"], tuple(rule["condition"].get("matchesPrefix", ())))
+            for rule in call.body["lifecycle"]["rule"]
+        ]
+        by_script[call.body["name"]] = (int(call.body["softDeletePolicy"]["retentionDurationSeconds"]), rules)
+    by_terraform = {}
+    for each in resources(plan, "google_storage_bucket").values():
+        rules = [
+            (rule["action"][0]["type"], condition["age"], tuple(condition["matches_prefix"] or ()))
+            for rule in each["lifecycle_rule"]
+            for condition in rule["condition"]
+        ]
+        by_terraform[each["name"]] = (each["soft_delete_policy"][0]["retention_duration_seconds"], rules)
+    assert by_script == by_terraform
+
+
 def test_the_functions_are_deployed_alike(deployed: Deployed, plan: dict[str, Any]) -> None:
     planned = {each["name"]: each for each in resources(plan, "google_cloudfunctions2_function").values()}
     for call in deployed.made("cloudfunctions", r".*/functions$"):
