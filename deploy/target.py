@@ -1,6 +1,7 @@
 """Which deployment a command speaks to: the one that ``KICKOFF_*`` names, else the local stack that runs."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from kickoff.clients import Clients
 from kickoff.errors import ConfigurationError
 from kickoff.settings import Settings
 
+from deploy.local.processes import answers
 from deploy.local.stack import PROJECT, REGION, TRAINER_IMAGE, default_state, running_environ
 
 
@@ -28,8 +30,14 @@ def connect(state: Path | None = None) -> Target:
 
     Puts a local stack's variables into this process's environment, where the official clients read them.
     """
-    if "KICKOFF_PROJECT" not in os.environ:
+    gone = dead_emulator(os.environ)
+    if gone or "KICKOFF_PROJECT" not in os.environ:
         environ = running_environ(state or default_state())
+        if environ is None and gone:
+            raise ConfigurationError(
+                f"PUBSUB_EMULATOR_HOST is {gone}, where nothing listens: these are the variables of a local stack "
+                "that has ended. Start one with `kickoff local`"
+            )
         if environ is None:
             raise ConfigurationError(
                 "no local stack is running and KICKOFF_PROJECT is not set. Start one with `kickoff local`, "
@@ -37,6 +45,13 @@ def connect(state: Path | None = None) -> Target:
             )
         os.environ.update(environ)
     return Target(Settings.from_environ(os.environ))
+
+
+def dead_emulator(environ: Mapping[str, str]) -> str:
+    """The local Pub/Sub emulator that these variables name, if nothing listens there; else an empty string."""
+    address = environ.get("PUBSUB_EMULATOR_HOST", "")
+    local = address.startswith(("127.0.0.1:", "localhost:"))
+    return address if local and not answers(address) else ""
 
 
 def offline_settings(state: Path | None = None) -> Settings:

@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -143,6 +144,23 @@ def test_without_a_target_it_says_how_to_get_one(tmp_path: Path) -> None:
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "Start one with `kickoff local`" in done.stderr
+
+
+def test_the_variables_of_a_stack_that_has_ended_are_told_apart_at_once(tmp_path: Path) -> None:
+    gone = {"KICKOFF_PROJECT": "kickoff-local", "PUBSUB_EMULATOR_HOST": "127.0.0.1:9"}
+    done = kickoff("runs", **gone, KICKOFF_STATE=str(tmp_path))
+    assert done.returncode != 0
+    assert "these are the variables of a local stack that has ended. Start one with `kickoff local`" in done.stderr
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = kickoff("local", "--only", "vertex", "--port", str(port))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"port {port} is taken by another program; choose another with --port" in done.stderr
 
 
 def test_logs_say_why_there_are_none(ledger: Ledger) -> None:

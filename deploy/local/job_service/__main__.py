@@ -1,6 +1,7 @@
 """``python -m deploy.local.job_service``: prints its URL when ready; SIGTERM and SIGINT end it with its replicas."""
 
 import argparse
+import errno
 import signal
 import sys
 import threading
@@ -19,7 +20,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         server = JobServiceServer(build_options(arguments), arguments.port)
-    except (ConfigurationError, OSError) as error:
+    except OSError as error:
+        taken = f"port {arguments.port} is taken by another program; choose another with --port"
+        print(f"kickoff: {taken if error.errno == errno.EADDRINUSE else error}", file=sys.stderr)
+        return 2
+    except ConfigurationError as error:
         print(f"kickoff: {error}", file=sys.stderr)
         return 2
     done = threading.Event()
