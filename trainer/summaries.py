@@ -24,6 +24,7 @@ class Summaries:
         self._log_dir = log_dir
         self._local: Path | None = None
         self._writer: Any = None
+        self._profiling = False
         if log_dir:
             self._local = directory / "logs" if is_gs(log_dir) else Path(log_dir)
             self._writer = tf.summary.create_file_writer(str(self._local))
@@ -33,6 +34,7 @@ class Summaries:
             )
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self._end_profile()
         if self._writer is not None:
             with self._writer.as_default(step):
                 for name, value in values.items():
@@ -47,10 +49,16 @@ class Summaries:
                 tf.summary.graph(concrete.graph)
 
     def profile(self, step: int) -> None:
-        """Called before each step: records steps 10 to 20, when everything is compiled and warm."""
+        """Called before each step: records steps 10 to 20, which are compiled and warm, or up to the end of the epoch."""
         if self._local is not None and step == _PROFILED.start:
             tf.profiler.experimental.start(str(self._local))
-        elif self._local is not None and step == _PROFILED.stop:
+            self._profiling = True
+        elif step == _PROFILED.stop:
+            self._end_profile()
+
+    def _end_profile(self) -> None:
+        if self._profiling:
+            self._profiling = False
             tf.profiler.experimental.stop()
             self.flush()
 
