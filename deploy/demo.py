@@ -5,6 +5,7 @@ record follow from that alone.
 """
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -32,6 +33,8 @@ from deploy.models import download_model
 _APPEARS = 60.0
 _ENDS = 600.0
 _TOLERANCE = 1e-3
+_EVALUATORS = 3
+"""The worker pool of evaluators."""
 
 _NATIVE_LOG = re.compile(r"[IWE]\d{4} \d\d:\d\d:|WARNING: All log messages before absl")
 """What TensorFlow's C++ writes of processors it looks for: no cause of a failure that Python could not name."""
@@ -50,6 +53,7 @@ def run_demo(stack: Stack, recipe: str, keep: Path) -> None:
         start(stack, recipe, scene)
         run = wait_for_run(clients.ledger, recipe, _APPEARS, stack.check)
         console.print(f"[bold]3.[/bold] Run [bold]{run.run_id}[/bold] · {stack.urls['dashboard']}")
+        console.print(f"   replicas: {describe_replicas(run)}")
         run = watch(clients, run, stack)
         if run.state is not State.SUCCEEDED:
             raise DemoFailed(describe_failure(run, stack))
@@ -62,7 +66,7 @@ def run_demo(stack: Stack, recipe: str, keep: Path) -> None:
     jobs = clients.vertex.find_by_run(run.project, run.region, run.run_id)
     measured = read_evaluations(stack.urls["storage"], run)
     print_summary(summary_rows(run, len(jobs), again, measured, folder), time.monotonic() - began)
-    verify(run, len(jobs), again, scene.least)
+    verify(run, len(jobs), again, measured, scene.least)
 
 
 def start(stack: Stack, recipe: str, scene: Scene) -> None:
@@ -114,7 +118,10 @@ def evaluate(stack: Stack, run: Run, folder: Path) -> dict[str, float]:
     """What a fresh process gets from the saved model on the same held-out images."""
     assert run.dataset is not None
     argv = [sys.executable, "-m", "trainer.evaluate", "--model", str(folder), "--data", run.dataset.snapshot]
-    done = subprocess.run(argv, env=stack.environ, capture_output=True, text=True, timeout=300, check=False)
+    try:
+        done = subprocess.run(argv, env=stack.environ, capture_output=True, text=True, timeout=300, check=False)
+    except subprocess.TimeoutExpired:
+        raise DemoFailed(f"the saved model in {folder} was not evaluated within 300 s") from None
     if done.returncode:
         raise DemoFailed("the saved model could not be evaluated:\n" + "\n".join(done.stderr.splitlines()[-15:]))
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -127,15 +134,19 @@ def read_evaluations(endpoint: str, run: Run) -> list[dict[str, Any]]:
         return [json.loads(path.read_bytes()) for path in sorted(Path(name).glob("step-*.json"))]
 
 
-def verify(run: Run, jobs: int, again: dict[str, float], least: float) -> None:
-    """One job, and a saved model that does what the record says. Raises DemoFailed."""
-    recorded = run.metrics.get("val_accuracy", 0.0)
+def verify(run: Run, jobs: int, again: dict[str, float], evaluations: Sequence[dict[str, Any]], least: float) -> None:
+    """One job, a saved model that does what the record says, and what an evaluator was there for. Raises DemoFailed."""
+    recorded = run.metrics.get("val_accuracy", math.nan)
     if jobs != 1:
         raise DemoFailed(f"run {run.run_id} has {jobs} jobs; there must be exactly one")
-    if abs(recorded - again["accuracy"]) > _TOLERANCE:
+    if not math.isfinite(recorded):
+        raise DemoFailed(f"the record of run {run.run_id} holds no validation accuracy")
+    if not abs(recorded - again["accuracy"]) <= _TOLERANCE:
         raise DemoFailed(f"the saved model reaches {again['accuracy']:.4f}, the record says {recorded:.4f}")
     if recorded < least:
         raise DemoFailed(f"the model reaches {recorded:.4f} on held-out images; {least} is the least it should")
+    if len(list(count_replicas(run))) > _EVALUATORS and not evaluations:
+        raise DemoFailed(f"the evaluator of run {run.run_id} measured nothing")
 
 
 def describe_failure(run: Run, stack: Stack) -> str:
@@ -173,7 +184,7 @@ def summary_rows(
     yield "run", run.run_id
     yield "jobs of this run", str(jobs)
     yield "job", run.job.name if run.job else ""
-    yield "replicas by pool", " + ".join(str(count) for count in count_replicas(run))
+    yield "replicas", describe_replicas(run)
     for change in run.history:
         yield str(change.state), f"{change.time:%H:%M:%S.%f}"[:-4]
     yield "validation accuracy", f"{run.metrics.get('val_accuracy', 0):.4f}"
@@ -183,6 +194,11 @@ def summary_rows(
         yield "the evaluator, last", f"{last['val_accuracy']:.4f} after step {last['step']}"
     yield "model", run.model_uri
     yield "a copy that stays", str(folder)
+
+
+def describe_replicas(run: Run) -> str:
+    names = ("primary", "workers", "parameter servers", "evaluators")
+    return " + ".join(f"{count} {name}" for name, count in zip(names, count_replicas(run), strict=False) if count)
 
 
 def count_replicas(run: Run) -> Iterable[int]:

@@ -49,7 +49,7 @@ class Summaries:
                 tf.summary.graph(concrete.graph)
 
     def profile(self, step: int) -> None:
-        """Called before each step: records steps 10 to 20, which are compiled and warm, or up to the end of the epoch."""
+        """Called before each step: records steps 10 to 20, which are compiled and warm, or less in a short epoch."""
         if self._local is not None and step == _PROFILED.start:
             tf.profiler.experimental.start(str(self._local))
             self._profiling = True

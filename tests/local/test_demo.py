@@ -1,5 +1,6 @@
 """The pure parts of `kickoff demo`: what it says of a failure, and when it calls a model a failure."""
 
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from kickoff.request import parse_request
 from kickoff.runs import Change, JobRecord, Run, State
 
 from deploy.commands.local import demo, keep_logs
-from deploy.demo import DemoFailed, describe_change, failure_lines, verify
+from deploy.demo import DemoFailed, describe_change, describe_replicas, failure_lines, verify
 from deploy.demo_data import BUCKET, SCENES
 from deploy.digits import COUNT, write_digits
 from deploy.photos import COUNT as PHOTOS
@@ -49,18 +50,28 @@ def test_a_note_keeps_its_brackets_and_its_first_line_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "jobs", "again", "said"),
+    ("metrics", "jobs", "again", "said"),
     [
-        (0.98, 1, 0.90, r"reaches 0\.9000, the record says 0\.9800"),
-        (0.5, 1, 0.5, r"0\.93 is the least"),
-        (0.98, 2, 0.98, "has 2 jobs"),
+        ({"val_accuracy": 0.98}, 1, 0.90, r"reaches 0\.9000, the record says 0\.9800"),
+        ({"val_accuracy": 0.98}, 1, math.nan, "reaches nan, the record says"),
+        ({"val_accuracy": 0.5}, 1, 0.5, r"0\.93 is the least"),
+        ({"val_accuracy": 0.98}, 2, 0.98, "has 2 jobs"),
+        ({}, 1, 0.0, "holds no validation accuracy"),
     ],
 )
-def test_a_model_that_differs_or_learnt_nothing_and_a_second_job_fail(
-    recorded: float, jobs: int, again: float, said: str
-) -> None:
+def test_what_the_demo_promises_is_checked(metrics: dict[str, float], jobs: int, again: float, said: str) -> None:
     with pytest.raises(DemoFailed, match=said):
-        verify(make_run().model_copy(update={"metrics": {"val_accuracy": recorded}}), jobs, {"accuracy": again}, 0.93)
+        verify(make_run().model_copy(update={"metrics": metrics}), jobs, {"accuracy": again}, [], 0.93)
+
+
+def test_an_evaluator_must_have_measured() -> None:
+    pools = [{"replicaCount": count} for count in (1, 2, 1, 1)]
+    fields = {"metrics": {"val_accuracy": 1.0}, "custom_job": {"jobSpec": {"workerPoolSpecs": pools}}}
+    run = make_run().model_copy(update=fields)
+    assert describe_replicas(run) == "1 primary + 2 workers + 1 parameter servers + 1 evaluators"
+    with pytest.raises(DemoFailed, match="the evaluator of run"):
+        verify(run, 1, {"accuracy": 1.0}, [], 0.7)
+    verify(run, 1, {"accuracy": 1.0}, [{"step": 1, "val_accuracy": 1.0}], 0.7)
 
 
 def test_logs_outlive_the_stack(tmp_path: Path) -> None:
