@@ -3,6 +3,7 @@
 `find_problems` is pure; project_facts.py asks gcloud.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -56,7 +57,7 @@ def diagnose(deployment: Deployment, gcloud: Gcloud) -> list[Finding]:
 def find_problems(facts: Facts, recipes: Iterable[Recipe]) -> list[Finding]:
     """Every problem, errors first. Pure."""
     listed = list(recipes)
-    found = [_unanswered(what, why) for what, why in facts.failures.items()]
+    found = [_unanswered(facts.project, what, why) for what, why in facts.failures.items()]
     for check in (_project, _apis, _deployer, _agents, _buckets, _database, _image):
         found += check(facts)
     for recipe in listed:
@@ -64,9 +65,15 @@ def find_problems(facts: Facts, recipes: Iterable[Recipe]) -> list[Finding]:
     return sorted(set(found))
 
 
-def _unanswered(what: str, why: str) -> Finding:
+def _unanswered(project: str, what: str, why: str) -> Finding:
     level: Literal["error", "warning"] = "error" if what == "project" else "warning"
-    return Finding(level, what, f"could not be looked at: {why.splitlines()[0] if why else 'no answer'}")
+    if re.search(r"credential|log ?in|\bauth|\b401\b", why, re.IGNORECASE):
+        fix = "gcloud auth login"
+    elif what == "project":
+        fix = "gcloud projects list"
+    else:
+        fix = f"gcloud projects get-iam-policy {project}"
+    return Finding(level, what, f"could not be looked at: {why.splitlines()[0] if why else 'no answer'}", fix)
 
 
 def _project(facts: Facts) -> Iterator[Finding]:
@@ -128,8 +135,12 @@ def _database(facts: Facts) -> Iterator[Finding]:
         if not each["name"].endswith("/databases/kickoff"):
             continue
         if each.get("type") != "FIRESTORE_NATIVE":
-            message = f"the database kickoff is in {each.get('type')}; run records need FIRESTORE_NATIVE"
-            fix = f"gcloud firestore databases delete --database=kickoff --project={facts.project}"
+            message = (
+                f"the database kickoff is in {each.get('type')}; run records need FIRESTORE_NATIVE. "
+                "Firestore changes the type of an empty database; one that holds data must be moved or deleted by you"
+            )
+            update = "gcloud firestore databases update --database=kickoff --type=firestore-native"
+            fix = f"{update} --project={facts.project}"
             yield Finding("error", "Firestore", message, fix)
 
 
@@ -172,7 +183,10 @@ def _quota_problems(recipe: Recipe, facts: Facts) -> Iterator[Finding]:
         quota = next((each for each in facts.quotas if each.get("metric", "").endswith(f"/{metric}")), None)
         limit = _limit(quota, facts.region) if quota else None
         if quota is None or limit is None:
-            yield Finding("warning", f"recipe {recipe.name}", f"the quota {metric} is not listed for {facts.region}")
+            fix = f"gcloud beta quotas info list --service=aiplatform.googleapis.com --project={facts.project}"
+            yield Finding(
+                "warning", f"recipe {recipe.name}", f"the quota {metric} is not listed for {facts.region}", fix
+            )
         elif limit < wanted:
             command = (
                 f"gcloud beta quotas preferences create --service=aiplatform.googleapis.com --project={facts.project}"

@@ -63,13 +63,14 @@ class Processes:
     logs: Path
     parts: list[Part] = field(default_factory=list)
 
-    def start(self, name: str, argv: Sequence[str], environ: Mapping[str, str]) -> Part:
-        """Start one part; its output goes to ``logs/name.log``."""
+    def start(self, name: str, argv: Sequence[str], environ: Mapping[str, str], folder: Path | None = None) -> Part:
+        """Start one part, in `folder` if given; its output goes to ``logs/name.log``."""
         self.logs.mkdir(parents=True, exist_ok=True)
         path = self.logs / f"{name}.log"
         with path.open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-S", _LEASH, *argv],
+                cwd=folder,
                 env={**environ, "KICKOFF_LEASH": str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

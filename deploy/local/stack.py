@@ -212,7 +212,7 @@ class Stack:
     def _function(self, name: str, port: int) -> Part:
         flags = ["--target", name, "--source", str(self.source / "main.py"), "--signature-type", "http"]
         argv = [self.python, "-m", "functions_framework", *flags, "--host", "127.0.0.1", "--port", str(port)]
-        return self._start_part(name, argv)
+        return self._start_part(name, argv, self.source)  # as the buildpack does: nothing else can be imported
 
     def _start_scheduler(self, recipes: Recipes) -> None:
         config = self.state / "scheduler.json"
@@ -234,9 +234,9 @@ class Stack:
     def _module(self, name: str, module: str, *flags: str) -> Part:
         return self._start_part(name, [sys.executable, "-m", module, *flags])
 
-    def _start_part(self, name: str, argv: list[str]) -> Part:
+    def _start_part(self, name: str, argv: list[str], folder: Path | None = None) -> Part:
         self.say(f"starting {name}")
-        return self.processes.start(name, argv, self.environ)
+        return self.processes.start(name, argv, self.environ, folder)
 
 
 def write_images(state: Path) -> Path:

@@ -74,7 +74,7 @@ def test_each_problem_comes_with_the_command_that_mends_it() -> None:
     assert "is in europe-west4 and jobs run in us-central1" in found.message
     database = {"name": f"projects/{PROJECT}/databases/kickoff", "type": "DATASTORE_MODE"}
     found = only(replace(healthy(), databases=[database]))
-    assert found.level == "error" and "databases delete --database=kickoff" in found.fix
+    assert found.level == "error" and "databases update --database=kickoff --type=firestore-native" in found.fix
     found = only(replace(healthy(), image="x@sha256:0", image_found=False))
     assert found.level == "error" and "trainer_image.sh acme-train us-central1" in found.fix
 
@@ -108,7 +108,17 @@ def test_recipes_that_nothing_would_start_are_errors() -> None:
 
 def test_a_project_that_cannot_be_read_is_one_error() -> None:
     facts = Facts(PROJECT, REGION, failures={"project": "ERROR: PERMISSION_DENIED: you"})
-    assert only(facts) == Finding("error", "project", "could not be looked at: ERROR: PERMISSION_DENIED: you")
+    message = "could not be looked at: ERROR: PERMISSION_DENIED: you"
+    assert only(facts) == Finding("error", "project", message, "gcloud projects list")
+
+
+def test_every_finding_brings_its_command() -> None:
+    nobody = Facts(
+        PROJECT, REGION, failures={"project": "You do not currently have an active account: gcloud auth login"}
+    )
+    assert only(nobody).fix == "gcloud auth login"
+    refused = Facts(PROJECT, REGION, failures={"buckets": "403 forbidden"})
+    assert only(refused).fix.startswith(f"gcloud projects get-iam-policy {PROJECT}")
 
 
 def test_the_shipped_recipes_have_no_faults() -> None:

@@ -78,8 +78,9 @@ job:
 
 
 @pytest.fixture
-def stack(python: str, source: Path, tmp_path: Path) -> Iterator[Stack]:
+def stack(python: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     """Everything that `kickoff local` starts, its four functions from the packed source in the empty environment."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "packed.yaml").write_text(RECIPE)
     with Stack(
