@@ -9,18 +9,21 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trainer.datasets import check, find_bad_images, split
+from trainer.datasets import Dataset, Indices, check, find_bad_images, split
 from trainer.errors import InvalidData, TrainerError
 from trainer.progress import warn
 from trainer.sources import open_dataset
 from trainer.storage import join, list_files, read
 
 _BATCH = 64
+Predict = Callable[[list[bytes]], Any]
+"""Encoded images -> probabilities (n, classes); None where one of them cannot be decoded."""
 
 
 def evaluate(model_uri: str, data: str, directory: Path) -> dict[str, Any]:
@@ -35,18 +38,35 @@ def evaluate(model_uri: str, data: str, directory: Path) -> dict[str, Any]:
     training, validation = split(dataset, made_of["validation_split"], made_of["seed"])
     chosen = validation if len(validation) else training
     predict = _load(model_uri, directory / "model")
-    correct, loss = 0, 0.0
+    correct, loss, examples = 0, 0.0, 0
     for start in range(0, len(chosen), _BATCH):
-        indices = chosen[start : start + _BATCH]
-        probabilities = predict([dataset.read(int(index)) for index in indices])
+        batch = chosen[start : start + _BATCH]
+        indices, probabilities = _measure(dataset, batch, predict, skip_bad=made_of["skip_bad_images"])
         labels = dataset.labels[indices]
         correct += int(np.sum(np.argmax(probabilities, axis=1) == labels))
         loss += float(-np.sum(np.log(np.maximum(probabilities[np.arange(len(indices)), labels], 1e-7))))
-    return {"accuracy": correct / len(chosen), "loss": loss / len(chosen), "examples": len(chosen)}
+        examples += len(indices)
+    if not examples:
+        raise InvalidData(f"{dataset.uri} has no image that can be decoded")
+    return {"accuracy": correct / examples, "loss": loss / examples, "examples": examples}
 
 
-def _load(model_uri: str, directory: Path) -> Any:
-    """The serving signature as a function of encoded images -> probabilities (n, classes)."""
+def _measure(dataset: Dataset, indices: Indices, predict: Predict, *, skip_bad: bool) -> tuple[Indices, Any]:
+    """(indices, probabilities) of the images that can be decoded: all of them, unless broken ones are to be skipped."""
+    contents = [dataset.read(int(index)) for index in indices]
+    probabilities = predict(contents)
+    if probabilities is not None:
+        return indices, probabilities
+    alone = [predict([content]) for content in contents]  # the ends of a file do not show everything: find out which
+    whole = np.array([each is not None for each in alone])
+    if not skip_bad:
+        raise InvalidData(f"{dataset.names[indices[np.argmin(whole)]]} cannot be decoded")
+    classes = len(dataset.classes)
+    return indices[whole], np.concatenate([np.empty((0, classes)), *(each for each in alone if each is not None)])
+
+
+def _load(model_uri: str, directory: Path) -> Predict:
+    """The serving signature."""
     import tensorflow as tf
 
     for file in list_files(model_uri):
@@ -55,7 +75,14 @@ def _load(model_uri: str, directory: Path) -> Any:
         path.write_bytes(read(file.uri))
     loaded = tf.saved_model.load(str(directory))
     serve = loaded.signatures["serving_default"]
-    return lambda contents: serve(image_bytes=tf.constant(contents))["probabilities"].numpy()
+
+    def predict(contents: list[bytes]) -> Any:
+        try:
+            return serve(image_bytes=tf.constant(contents, tf.string))["probabilities"].numpy()
+        except tf.errors.InvalidArgumentError:
+            return None
+
+    return predict
 
 
 def main() -> int:

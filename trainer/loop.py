@@ -100,6 +100,16 @@ def broadcast(strategy: Any, values: Sequence[npt.NDArray[Any]]) -> list[npt.NDA
     return [result.astype(value.dtype) for result, value in zip(results, values, strict=True)]
 
 
+def total(strategy: Any, value: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The sum of every replica's own values, on each of them. Collective."""
+
+    def collect() -> Any:
+        return _all_reduce(tf.constant(value))
+
+    result: npt.NDArray[np.float32] = local(strategy, tf.function(lambda: strategy.run(collect), autograph=False)())
+    return result
+
+
 def _widened(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return value.astype(np.int64 if np.issubdtype(value.dtype, np.integer) else np.float32)
 

@@ -25,6 +25,8 @@ class Milestones:
     history: list[dict[str, float]] = field(default_factory=list)
     confusion: Any = None
     best: checkpoints.Best | None = None
+    undecodable: Sequence[int] = ()
+    """Examples (of the whole dataset) that only decoding showed to be broken; they counted for nothing."""
 
     def epoch_metrics(self) -> dict[str, float]:
         loss, correct, examples = self.sums

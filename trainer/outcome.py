@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from trainer.arguments import Options, image_size
@@ -52,7 +53,11 @@ def metrics_document(options: Options, inputs: Inputs, reached: Milestones) -> d
         "epochs": len(history),
         "exported_epoch": chosen,
         "steps": reached.step,
-        "examples": {"training": len(inputs.training), "validation": len(inputs.validation)},
+        "examples": {
+            "training": len(np.setdiff1d(inputs.training, reached.undecodable)),
+            "validation": len(np.setdiff1d(inputs.validation, reached.undecodable)),
+        },
+        "undecodable": [inputs.dataset.names[index] for index in reached.undecodable],
         "history": history,
         "data": {
             "uri": options.data,

@@ -149,6 +149,7 @@ def _train(job: _Job) -> None:
     if reached.confusion is None:
         loop.assign(loop.model_variables(job.plain), values)
         _, reached.confusion = measure(job.plain, job.inputs, job.cache)
+    reached.undecodable = sorted(job.cache.bad)
     outcome.write(job.options, job.inputs, reached, values, job.environ)
     say(f"model written to {job.options.output}")
     job.events.finished(outcome.chosen_metrics(job.options, reached), job.options.output)

@@ -34,6 +34,7 @@ def train(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> Non
             _take_best(setup, progress)
             if progress.confusion is None:
                 revalidate(setup, progress)
+            progress.undecodable = _undecodable(setup)
             _finish(setup, progress)
 
 
@@ -84,6 +85,18 @@ def _take_best(setup: Setup, progress: Milestones) -> None:
     values = loop.values_of(variables) if state is None else state.values[: len(variables)]
     loop.assign(variables, _shared(setup, values))
     progress.confusion = None
+
+
+def _undecodable(setup: Setup) -> Sequence[int]:
+    """The broken images that any replica met. Collective."""
+    if not setup.options.skip_bad_images:
+        return ()
+    met = np.zeros(len(setup.inputs.dataset), np.float32)
+    met[list(setup.cache.bad)] = 1
+    found = np.flatnonzero(loop.total(setup.strategy, met)).tolist()
+    if found:
+        say(f"{len(found)} images could not be decoded and counted for nothing; metrics.json names them")
+    return found
 
 
 def _finish(setup: Setup, progress: Milestones) -> None:

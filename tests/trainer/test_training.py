@@ -195,16 +195,25 @@ def test_early_stopping_exports_the_best_epoch_also_after_a_restart(
 
 def test_bad_images_are_refused_or_left_out(digits: Path, tmp_path: Path, copy_of: Copy) -> None:
     root = copy_of(digits)
-    sorted((root / "0").iterdir())[0].write_bytes(b"")
-    middle = sorted((root / "1").iterdir())[0]
-    content = bytearray(middle.read_bytes())
-    content[40:60] = b"\0" * 20  # whole by its ends: only decoding can tell
-    middle.write_bytes(content)
+    empty = sorted((root / "0").iterdir())[0]
+    empty.write_bytes(b"")
+    broken = sorted((root / "1").iterdir())[:12]
+    for path in broken:
+        content = bytearray(path.read_bytes())
+        content[40:60] = b"\0" * 20  # whole by its ends: only decoding can tell
+        path.write_bytes(content)
     with pytest.raises(InvalidData, match=r"1 unreadable image: 0/"):
         run(tmp_path, root, "--epochs=1", "--strategy=none")
-    metrics = run(tmp_path, root, "--epochs=1", "--strategy=none", "--skip-bad-images")
-    assert metrics["examples"]["training"] + metrics["examples"]["validation"] == 399
-    sorted((root / "0").iterdir())[0].unlink()
+    metrics = run(tmp_path, root, "--epochs=1", "--strategy=mirrored", "--skip-bad-images")
+    assert metrics["undecodable"] == [path.relative_to(root).as_posix() for path in broken], "whichever replica met it"
+    counted = metrics["examples"]
+    assert counted["training"] + counted["validation"] == 400 - 1 - 12
+    card = json.loads((tmp_path / "model" / "model_card.json").read_text())
+    assert np.sum(card["confusion_matrix"]) == counted["validation"] < 80
+    again = evaluate(f"{tmp_path}/model", str(root), tmp_path / "evaluation")
+    assert again["examples"] == counted["validation"]
+    assert again["accuracy"] == pytest.approx(metrics["val_accuracy"], abs=1e-6)
+    empty.unlink()
     with pytest.raises(InvalidData, match=r"1/\d{4}\.png cannot be decoded"):
         run(tmp_path / "again", root, "--epochs=1", "--strategy=none")
 
