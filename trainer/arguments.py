@@ -106,6 +106,8 @@ def find_faults(options: Options) -> list[str]:
         value, minimum = getattr(options, option.name), _MINIMUM.get(option.name, 0)
         if isinstance(value, int | float) and not value >= minimum:
             faults.append(f"--{option.name.replace('_', '-')} is {value}; it must be at least {minimum}")
+    if options.seed >= 2**32:
+        faults.append(f"--seed is {options.seed}; it must be below 4294967296")
     if not 0 < options.learning_rate < math.inf:
         faults.append(f"--learning-rate is {options.learning_rate}; it must be a finite number above 0")
     if not 0 <= options.validation_split < 1:

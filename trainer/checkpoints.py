@@ -24,6 +24,8 @@ from trainer import storage
 from trainer.errors import StorageFailed, TrainerError
 from trainer.schedule import Position
 
+# RuntimeError: what zipfile says when a bit of its headers is wrong ("encrypted", "compression not supported").
+_BROKEN = (zipfile.BadZipFile, zlib.error, LookupError, TypeError, AttributeError, RuntimeError, EOFError, OSError)
 _PATTERN = re.compile(r"checkpoint-(\d{12})\.npz$")
 
 
@@ -51,6 +53,7 @@ class State:
 
 def encode(state: State) -> bytes:
     header = {
+        "arrays": len(state.values),
         "schema": "kickoff.checkpoint.v1",
         "step": state.step,
         "position": asdict(state.position),
@@ -59,7 +62,7 @@ def encode(state: State) -> bytes:
         "fingerprint": dict(state.fingerprint),
         "best": asdict(state.best) if state.best else None,
     }
-    arrays: dict[str, Any] = {f"v{index:05d}": value for index, value in enumerate(state.values)}
+    arrays: dict[str, Any] = {_array(index): value for index, value in enumerate(state.values)}
     out = io.BytesIO()
     np.savez(out, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
     return out.getvalue()
@@ -70,7 +73,10 @@ def decode(content: bytes) -> State:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes())
-            values = [archive[name] for name in sorted(archive.files) if name != "header"]
+            count = header.get("arrays", len(archive.files) - 1)
+            values = [archive[_array(index)] for index in range(count)]
+        if not all(isinstance(value, np.ndarray) for value in values):
+            raise ValueError("not a whole checkpoint: something in it is no array")
         return State(
             header["step"],
             Position(**header["position"]),
@@ -80,7 +86,7 @@ def decode(content: bytes) -> State:
             header["fingerprint"],
             Best(**header["best"]) if header.get("best") else None,
         )
-    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, EOFError, OSError) as error:
+    except _BROKEN as error:
         raise ValueError(f"not a whole checkpoint: {error}") from error
 
 
@@ -102,6 +108,10 @@ def load_step(directory: str, step: int, report: Callable[[str], None] = print) 
     except (ValueError, FileNotFoundError) as error:
         report(f"warning: checkpoint {uri} is unusable ({error})")
         return None
+
+
+def _array(index: int) -> str:
+    return f"v{index:05d}"
 
 
 def _name(step: int) -> str:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from trainer import loop
 from trainer.arguments import image_size
 from trainer.assembly import Setup
-from trainer.errors import Diverged, Terminated
+from trainer.errors import Diverged, InvalidData, Terminated
 from trainer.milestones import Milestones
 from trainer.pipeline import training_batches, validation_batches, validation_steps
 from trainer.progress import format_epoch, say
@@ -123,6 +123,8 @@ def validate(setup: Setup, progress: Milestones, steps: loop.Steps, held_out: It
     for _ in range(validation_steps(setup.inputs.validation, setup.global_batch)):
         total = total + steps.evaluate(next(held_out))
     loss, examples, confusion = total[0], total[1], total[2:]
+    if not examples:
+        raise InvalidData("none of the held-out images can be decoded")
     classes = len(setup.inputs.dataset.classes)
     progress.confusion = confusion.reshape(classes, classes)
     return {"val_loss": float(loss / examples), "val_accuracy": float(np.trace(progress.confusion) / examples)}

@@ -10,6 +10,13 @@ from trainer.cluster import Cluster
 from trainer.errors import PeerLost
 from trainer.images import ImageCache
 
+_OWN_FAULTS = (
+    tf.errors.InvalidArgumentError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnimplementedError,
+)
+
 
 @contextlib.contextmanager
 def image_errors_unwrapped(cache: ImageCache) -> Iterator[None]:
@@ -28,8 +35,7 @@ def peers_watched(cluster: Cluster) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        own_fault = isinstance(error, tf.errors.InvalidArgumentError | tf.errors.ResourceExhaustedError)
-        if own_fault or not cluster.peers:
+        if isinstance(error, _OWN_FAULTS) or not cluster.peers:
             raise
         raise PeerLost(f"{cluster} lost a peer: {_first_line(error)}") from error
 

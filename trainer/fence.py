@@ -6,6 +6,7 @@ Vertex AI has no idempotent create, so two jobs of one run are possible. The fir
 
 from collections.abc import Mapping
 
+from trainer.errors import StorageFailed
 from trainer.storage import create, join, read
 
 WINNER = "winner"
@@ -31,6 +32,9 @@ def wins(uri: str, job_id: str, *, primary: bool) -> bool:
     if primary and create(uri, job_id.encode()):
         return True
     try:
-        return read(uri).decode().strip() == job_id
+        holder = read(uri).decode().strip()
     except FileNotFoundError:
         return not primary
+    if not holder:  # on a disk, where the file is there before what is in it
+        raise StorageFailed(f"{uri} is empty: nobody can say which job trains; delete it if none does")
+    return holder == job_id

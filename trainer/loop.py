@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer.errors import InvalidArguments
 from trainer.update import Update
 
 SUM = tf.distribute.ReduceOp.SUM
@@ -76,6 +77,12 @@ def values_of(variables: Sequence[Any]) -> list[npt.NDArray[Any]]:
 
 
 def assign(variables: Sequence[Any], values: Sequence[npt.NDArray[Any]]) -> None:
+    """Raises InvalidArguments when these are not the values of such variables, before any is changed."""
+    if [tuple(variable.shape) for variable in variables] != [value.shape for value in values]:
+        raise InvalidArguments(
+            "the checkpoint holds other variables than this model and its optimizer have: it was written with other "
+            "options (--freeze-epochs, --strategy); give them again, or another --checkpoint-dir"
+        )
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainer import checkpoints
 from trainer.arguments import Options, image_size
-from trainer.errors import InvalidArguments
+from trainer.errors import InvalidArguments, InvalidData
 from trainer.inputs import Inputs
 from trainer.progress import warn
 from trainer.schedule import Position
@@ -30,6 +30,8 @@ class Milestones:
 
     def epoch_metrics(self) -> dict[str, float]:
         loss, correct, examples = self.sums
+        if not examples:
+            raise InvalidData("none of the training images can be decoded")
         return {"loss": float(loss / examples), "accuracy": float(correct / examples)}
 
     def end_epoch(self, metrics: Mapping[str, float]) -> bool:
@@ -98,4 +100,5 @@ def fingerprint(options: Options, inputs: Inputs) -> dict[str, Any]:
         "classes": len(inputs.dataset.classes),
         "training_images": len(inputs.training),
         "seed": options.seed,
+        "dataset": inputs.dataset.digest,
     }

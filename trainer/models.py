@@ -14,7 +14,15 @@ from trainer.storage import is_gs, read
 
 
 def build_model(keras: Any, options: Options, classes: int) -> Any:
-    """A built model; call it in the strategy's scope."""
+    """A built model; call it in the strategy's scope. Raises InvalidArguments, as for images too small for it."""
+    try:
+        return _build(keras, options, classes)
+    except ValueError as error:
+        words = " ".join(str(error).split())[:300]
+        raise InvalidArguments(f"--model {options.model} with --image-size {image_size(options)}: {words}") from error
+
+
+def _build(keras: Any, options: Options, classes: int) -> Any:
     size = image_size(options)
     image = keras.Input((size, size, 3), name="image")
     if options.model == "digits":

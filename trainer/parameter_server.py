@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +19,7 @@ import tensorflow as tf
 from trainer import checkpoints, loop, outcome
 from trainer.arguments import Options, image_size
 from trainer.cluster import Cluster
-from trainer.errors import Diverged, Terminated
+from trainer.errors import Diverged, PeerAbsent, PeerLost, Terminated
 from trainer.evaluator import evaluate_checkpoints
 from trainer.failures import peers_watched
 from trainer.images import ImageCache
@@ -35,15 +35,17 @@ from trainer.summaries import Summaries
 from trainer.termination import Termination
 from trainer.update import build_update
 
+_GONE = 10
+"""Seconds without the chief after which it is lost: a platform that starts it again at once finds its servers up, and
+one that ends them because it has trained is not told of a failure meanwhile."""
 _WINDOW = 8
 """Batches per worker between two looks at the loss: more would only fill the chief's memory."""
 
 
 def run_task(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> None:
-    """Plays this replica's part. Workers and parameter servers end when the chief has gone."""
+    """Plays this replica's part. Workers and parameter servers end with PeerLost, or PeerAbsent."""
     if cluster.task_type in ("worker", "ps"):
-        _serve(cluster)
-        return
+        _serve(cluster, options.peer_timeout)
     set_precision(tf.keras, options)
     with tempfile.TemporaryDirectory(prefix="kickoff-data-") as directory:
         if cluster.task_type == "evaluator":
@@ -53,19 +55,25 @@ def run_task(options: Options, cluster: Cluster, environ: Mapping[str, str]) -> 
             _coordinate(options, cluster, environ, Path(directory))
 
 
-def _serve(cluster: Cluster) -> None:
-    """A TensorFlow server for the chief to use. It would never end by itself: the chief's going ends it."""
+def _serve(cluster: Cluster, patience: float) -> NoReturn:
+    """A TensorFlow server for the chief to use, until the chief has gone.
+
+    That is no success: once the chief has trained, the platform ends the others. A chief that was lost is started
+    again and needs them, and a replica that ends with 0 is never started again.
+    """
     server = tf.distribute.Server(
         cluster_spec(cluster), job_name=cluster.task_type, task_index=cluster.task_index, protocol="grpc"
     )
     say(f"{cluster} serves at {server.target}")
     (chief,) = cluster.hosts["chief"]
-    seen, gone = False, 0
-    while gone < 3:
+    deadline, seen, gone = time.monotonic() + patience, False, 0
+    while gone < _GONE:
         time.sleep(1)
         alive = answers(chief)
         seen, gone = seen or alive, 0 if alive or not seen else gone + 1
-    say(f"{cluster}: the chief has gone")
+        if not seen and time.monotonic() > deadline:
+            raise PeerAbsent(f"chief 0 ({chief}) did not answer within {patience:g} s (--peer-timeout)")
+    raise PeerLost(f"{cluster}: the chief has gone")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from trainer.errors import AccessDenied, InvalidData, StorageFailed
 
@@ -98,7 +98,7 @@ def create(uri: str, content: bytes) -> bool:
             Path(uri).parent.mkdir(parents=True, exist_ok=True)
             try:
                 with Path(uri).open("xb") as file:
-                    file.write(content)
+                    _fill_or_remove(file, content)
             except FileExistsError:
                 return False
             return True
@@ -109,6 +109,15 @@ def create(uri: str, content: bytes) -> bool:
         except PreconditionFailed:
             return False
         return True
+
+
+def _fill_or_remove(file: IO[bytes], content: bytes) -> None:
+    try:
+        file.write(content)
+        file.flush()
+    except BaseException:
+        Path(file.name).unlink()
+        raise
 
 
 def delete(uri: str) -> None:

@@ -6,7 +6,7 @@ locals {
     for index in local.declared.indexes :
     join(" ", concat([index.collectionGroup], [for field in index.fields : "${field.fieldPath}:${field.order}"])) => index
   }
-  exempt = { for field in local.declared.fieldOverrides : "${field.collectionGroup} ${field.fieldPath}" => field }
+  fields = { for field in local.declared.fieldOverrides : "${field.collectionGroup} ${field.fieldPath}" => field }
 }
 
 # A database of its own: a project whose (default) one is in Datastore mode works too, and IAM can be given for it alone.
@@ -34,13 +34,17 @@ resource "google_firestore_index" "this" {
   }
 }
 
-# Records are JSON text: indexing it would cost more than storing it.
-resource "google_firestore_field" "exempt" {
-  for_each   = local.exempt
+# Records are JSON text: indexing it would cost more than storing it. A field with a time to live keeps its index: Firestore takes
+# one change of a field at a time.
+resource "google_firestore_field" "this" {
+  for_each   = local.fields
   database   = google_firestore_database.kickoff.name
   collection = each.value.collectionGroup
   field      = each.value.fieldPath
-  index_config {}
+  dynamic "index_config" {
+    for_each = length(each.value.indexes) == 0 ? [1] : []
+    content {}
+  }
   # Of bulky details alone: a run's record, its key and what belongs to it never expire.
   dynamic "ttl_config" {
     for_each = lookup(each.value, "ttl", false) ? [1] : []

@@ -64,3 +64,8 @@ def test_what_is_missing_or_unknown_is_named() -> None:
     assert "--epoch=3 is not an option" in str(caught.value)
     assert "--data is missing" in str(caught.value)
     assert "AIP_MODEL_DIR" in str(caught.value)
+
+
+def test_a_seed_that_numpy_would_refuse_is_named() -> None:
+    with pytest.raises(InvalidArguments, match="--seed is 4294967296; it must be below 4294967296"):
+        parse_arguments(["--data=d", "--output=o", "--seed=4294967296"], {})

@@ -7,8 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.trainer.conftest import Launch
-from trainer.errors import AccessDenied
+from trainer.errors import AccessDenied, StorageFailed
 from trainer.fence import fence_uri, wins
 
 
@@ -73,3 +75,10 @@ def test_a_denied_bucket_is_said_in_one_line_before_anything_is_trained(launch: 
     assert replica.text.startswith(
         "trainer: cannot create gs://closed/run/winner: the service account is denied access"
     )
+
+
+def test_an_empty_fence_is_no_other_jobs(tmp_path: Path) -> None:
+    """On a disk the file is there before its content: a restart must not take itself for a duplicate."""
+    (tmp_path / "winner").touch()
+    with pytest.raises(StorageFailed, match="is empty"):
+        wins(str(tmp_path / "winner"), "1", primary=True)

@@ -226,3 +226,33 @@ def test_options_of_training(digits: Path, tmp_path: Path) -> None:
     finally:
         tf.keras.mixed_precision.set_global_policy("float32")
     assert metrics["loss"] < metrics["history"][0]["loss"]
+
+
+def test_a_log_directory_that_cannot_be_written_costs_only_the_curves(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    options = ["--epochs=1", "--strategy=none", f"--log-dir={tmp_path}/file/logs"]
+    assert run(tmp_path, digits, *options)["epochs"] == 1
+    assert "warning: no more TensorBoard events in" in capsys.readouterr().err
+
+
+def test_images_too_small_for_the_model_are_the_options_fault(digits: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArguments, match="--model flowers with --image-size 4: "):
+        run(tmp_path, digits, "--model=flowers", "--image-size=4", "--strategy=none")
+
+
+def test_nothing_that_can_be_decoded_is_no_success(tmp_path: Path) -> None:
+    for name in ("a/1.gif", "a/2.gif", "b/1.gif", "b/2.gif"):  # whole by their first bytes
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(b"GIF89a" + bytes(60))
+    with pytest.raises(InvalidData, match="none of the training images can be decoded"):
+        run(tmp_path, tmp_path / "data", "--epochs=1", "--strategy=none", "--skip-bad-images")
+
+
+def test_a_dataset_whose_classes_were_renamed_is_another_run(digits: Path, tmp_path: Path, copy_of: Copy) -> None:
+    run(tmp_path, digits, "--epochs=1", "--strategy=none")
+    renamed = copy_of(digits)
+    (renamed / "0").rename(renamed / "zero")
+    with pytest.raises(InvalidArguments, match="of another run: dataset "):
+        run(tmp_path, renamed, "--epochs=2", "--strategy=none")
