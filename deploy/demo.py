@@ -197,8 +197,9 @@ def summary_rows(
 
 
 def describe_replicas(run: Run) -> str:
-    names = ("primary", "workers", "parameter servers", "evaluators")
-    return " + ".join(f"{count} {name}" for name, count in zip(names, count_replicas(run), strict=False) if count)
+    names = ("primary", "worker", "parameter server", "evaluator")
+    counted = [(count, name) for name, count in zip(names, count_replicas(run), strict=False) if count]
+    return " + ".join(f"{count} {name}{'s' if count > 1 else ''}" for count, name in counted)
 
 
 def count_replicas(run: Run) -> Iterable[int]:

@@ -104,7 +104,7 @@ def find_faults(options: Options) -> list[str]:
     faults = []
     for option in fields(Options):
         value, minimum = getattr(options, option.name), _MINIMUM.get(option.name, 0)
-        if isinstance(value, int | float) and not value >= minimum:
+        if option.name != "learning_rate" and isinstance(value, int | float) and not value >= minimum:
             faults.append(f"--{option.name.replace('_', '-')} is {value}; it must be at least {minimum}")
     if options.seed >= 2**32:
         faults.append(f"--seed is {options.seed}; it must be below 4294967296")

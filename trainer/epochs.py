@@ -24,6 +24,7 @@ def train_epochs(setup: Setup, progress: Milestones) -> None:
     schedule = Schedule(len(setup.inputs.training), setup.global_batch, options.seed, start)
     total = sum(schedule.steps(epoch) for epoch in range(start.epoch, options.epochs))
     if total <= 0 or progress.stops_early(options.early_stopping):
+        say(f"nothing to train: {options.checkpoint_dir} holds {start.epoch} of {options.epochs} epochs of this run")
         return
     batches = training_batches(
         setup.strategy, setup.cache, setup.inputs.training, schedule, options.batch_size, total - 1

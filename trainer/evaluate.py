@@ -28,7 +28,12 @@ Predict = Callable[[list[bytes]], Any]
 
 def evaluate(model_uri: str, data: str, directory: Path) -> dict[str, Any]:
     """Accuracy and mean loss over the validation examples (all examples, if the run held none out)."""
-    made_of = json.loads(read(join(model_uri, "metrics.json")))["data"]
+    try:
+        made_of = json.loads(read(join(model_uri, "metrics.json")))["data"]
+    except FileNotFoundError:
+        raise InvalidData(
+            f"--model is {model_uri}, which holds no metrics.json: it is no model of this trainer"
+        ) from None
     dataset = open_dataset(data or made_of["uri"], directory / "data", warn)
     if made_of["skip_bad_images"]:
         dataset = dataset.without(find_bad_images(dataset))

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,8 @@ def _open_listed(uri: str, directory: Path, report: Callable[[str], None]) -> Da
             rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         else:
             rows = [row for row in csv.reader(io.StringIO(text)) if row]
+            if rows and [cell.strip().lower() for cell in rows[0]] == ["image", "label"]:
+                rows = rows[1:]  # a header
         labelled = [_manifest_entry(uri, row) for row in rows]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise InvalidData(f"--data: {uri} is neither a snapshot nor a manifest: {error!r}") from error
@@ -124,7 +127,8 @@ def _manifest_entry(uri: str, row: Any) -> tuple[StoredFile, str]:
     else:
         image, label = row[-2:]  # Vertex AI's import CSV may begin with an ml_use column
     whole = image if is_gs(image) or image.startswith("/") else join(uri.rpartition("/")[0] or ".", image)
-    return StoredFile(image, whole, 0), str(label)
+    # A listing names local files without `.` and `..`; in Cloud Storage both are names like any other.
+    return StoredFile(image, whole if is_gs(whole) else os.path.normpath(whole), 0), str(label)
 
 
 def _stat(files: Sequence[StoredFile]) -> list[StoredFile]:

@@ -68,7 +68,7 @@ def test_an_evaluator_must_have_measured() -> None:
     pools = [{"replicaCount": count} for count in (1, 2, 1, 1)]
     fields = {"metrics": {"val_accuracy": 1.0}, "custom_job": {"jobSpec": {"workerPoolSpecs": pools}}}
     run = make_run().model_copy(update=fields)
-    assert describe_replicas(run) == "1 primary + 2 workers + 1 parameter servers + 1 evaluators"
+    assert describe_replicas(run) == "1 primary + 2 workers + 1 parameter server + 1 evaluator"
     with pytest.raises(DemoFailed, match="the evaluator of run"):
         verify(run, 1, {"accuracy": 1.0}, [], 0.7)
     verify(run, 1, {"accuracy": 1.0}, [{"step": 1, "val_accuracy": 1.0}], 0.7)

@@ -37,7 +37,9 @@ def test_every_fault_is_named_at_once() -> None:
     lines = str(caught.value).splitlines()
     assert "--epochs is 0; it must be at least 1" in lines
     assert "--batch-size is -1; it must be at least 1" in lines
-    assert any(line.startswith("--learning-rate is nan") for line in lines)
+    assert [line for line in lines if line.startswith("--learning-rate")] == [
+        "--learning-rate is nan; it must be a finite number above 0"
+    ]
     assert any(line.startswith("--validation-split is 1.0") for line in lines)
 
 

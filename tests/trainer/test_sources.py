@@ -110,6 +110,18 @@ def test_a_manifest_lists_images_and_labels(digits: Path, tmp_path: Path, copy_o
     assert dataset.read(0) == chosen[0].read_bytes()
 
 
+def test_a_manifest_may_lie_where_one_stands_and_have_a_header(
+    digits: Path, tmp_path: Path, copy_of: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy_of(digits)
+    monkeypatch.chdir(root)
+    first, second = (sorted(Path(label).iterdir())[0] for label in ("3", "7"))
+    Path("list.csv").write_text(f"image,label\n./{first},a\n3/../{second},b\n")
+    dataset = open_dataset("list.csv", tmp_path / "data")
+    assert (len(dataset), dataset.classes) == (2, ("a", "b"))
+    assert {dataset.read(0), dataset.read(1)} == {first.read_bytes(), second.read_bytes()}
+
+
 def test_a_manifest_entry_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text("nowhere.png,a\n")
     with pytest.raises(InvalidData, match=r"nowhere\.png is in the manifest and does not exist"):
