@@ -6,10 +6,10 @@ https://archive.ics.uci.edu/dataset/80), as distributed with scikit-learn (BSD 3
 https://scikit-learn.org/stable/datasets/toy_dataset.html#digits-dataset).
 """
 
-import argparse
 import io
 from collections.abc import Iterator
-from pathlib import Path
+
+from deploy.sample_images import main
 
 COUNT = 1797
 
@@ -26,19 +26,5 @@ def digit_files() -> Iterator[tuple[str, bytes]]:
         yield f"{label}/{index:04d}.png", buffer.getvalue()
 
 
-def write_digits(folder: Path) -> int:
-    """Write every digit below `folder`, and return how many there are."""
-    count = 0
-    for name, png in digit_files():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(png)
-        count += 1
-    return count
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Write the handwritten digits out as images in class folders.")
-    parser.add_argument("folder", type=Path)
-    target = parser.parse_args().folder
-    print(f"{write_digits(target)} images in {target}")
+    main("Write the handwritten digits out as images in class folders.", digit_files())

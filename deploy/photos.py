@@ -4,10 +4,10 @@ Two classes, a temple and a flower. The photographs are by their authors under C
 (https://scikit-learn.org/stable/datasets/loading_other_datasets.html#sample-images).
 """
 
-import argparse
 import io
 from collections.abc import Iterator
-from pathlib import Path
+
+from deploy.sample_images import main
 
 COUNT = 96
 _SIDE = 160
@@ -28,17 +28,5 @@ def photo_files() -> Iterator[tuple[str, bytes]]:
             yield f"{kind}/{index:02}.jpg", jpeg.getvalue()
 
 
-def write_photos(folder: Path) -> int:
-    """Write every cut below `folder`, and return how many there are."""
-    for name, jpeg in photo_files():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(jpeg)
-    return COUNT
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Write cuts of two photographs out as images in class folders.")
-    parser.add_argument("folder", type=Path)
-    target = parser.parse_args().folder
-    print(f"{write_photos(target)} images in {target}")
+    main("Write cuts of two photographs out as images in class folders.", photo_files())

@@ -12,9 +12,10 @@ from kickoff.runs import Change, JobRecord, Run, State
 from deploy.commands.local import demo, keep_logs
 from deploy.demo import DemoFailed, describe_change, describe_replicas, failure_lines, verify
 from deploy.demo_data import BUCKET, SCENES
-from deploy.digits import COUNT, write_digits
+from deploy.digits import COUNT, digit_files
 from deploy.photos import COUNT as PHOTOS
-from deploy.photos import photo_files, write_photos
+from deploy.photos import photo_files
+from deploy.sample_images import write_images
 from tests.kickoff.making import make_run
 from tests.kickoff.requests_at_hand import RECIPES
 
@@ -83,7 +84,7 @@ def test_logs_outlive_the_stack(tmp_path: Path) -> None:
 
 
 def test_digits_lie_in_class_folders(tmp_path: Path) -> None:
-    assert write_digits(tmp_path) == COUNT
+    assert write_images(tmp_path, digit_files()) == COUNT
     assert sorted(path.name for path in tmp_path.iterdir()) == list("0123456789")
     assert len(list(tmp_path.rglob("*.png"))) == COUNT
 
@@ -107,6 +108,6 @@ def test_an_unknown_recipe_is_told_with_those_there_are() -> None:
 def test_the_photographs_are_the_same_each_time_and_whole(tmp_path: Path) -> None:
     files = dict(photo_files())
     assert files == dict(photo_files())
-    assert len(files) == PHOTOS == write_photos(tmp_path)
+    assert len(files) == PHOTOS == write_images(tmp_path, photo_files())
     assert {name.partition("/")[0] for name in files} == {"temple", "flower"}
     assert all(jpeg.startswith(b"\xff\xd8") and jpeg.endswith(b"\xff\xd9") for jpeg in files.values())
