@@ -11,7 +11,7 @@ from trainer import loop
 from trainer.arguments import image_size
 from trainer.assembly import Setup
 from trainer.errors import Diverged, InvalidData, Terminated
-from trainer.milestones import Milestones
+from trainer.milestones import Milestones, close_epoch
 from trainer.pipeline import training_batches, validation_batches, validation_steps
 from trainer.progress import format_epoch, say
 from trainer.schedule import Schedule
@@ -93,10 +93,8 @@ def _end_epoch(
     loop.agree(setup.strategy, setup.model)
     _check_weights(setup, epoch)
     metrics |= validate(setup, progress, steps, held_out)
-    best = progress.end_epoch(metrics) and bool(setup.options.early_stopping)
-    if best:
-        setup.writer.kept_step = progress.step
-    save_checkpoint(setup, progress, wait=best or epoch + 1 == setup.options.epochs)
+    needed = close_epoch(progress, metrics, setup.options, setup.writer)
+    save_checkpoint(setup, progress, wait=needed)
     if setup.cluster.is_primary:
         say(format_epoch(epoch + 1, setup.options.epochs, metrics, rate))
         setup.events.epoch(epoch + 1, setup.options.epochs, metrics, rate)

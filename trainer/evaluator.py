@@ -6,7 +6,6 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from trainer import checkpoints
 from trainer.arguments import Options, image_size
 from trainer.errors import PeerLost
 from trainer.images import ImageCache
@@ -41,13 +40,8 @@ def evaluate_checkpoints(options: Options, directory: Path) -> None:
             document = {"step": state.step, "epoch": state.position.epoch, **metrics}
             write(join(target, f"step-{state.step:08d}.json"), json.dumps(document).encode())
             say("evaluation " + " ".join(f"{name} {value:.4g}" for name, value in document.items()))
-            if is_last(state, options):
+            if from_state(state).is_done(options):  # the coordinator writes no other
                 return
         if time.monotonic() > deadline:
             raise PeerLost(f"no new checkpoint in {options.checkpoint_dir} for {options.peer_timeout:g} s")
         time.sleep(_PAUSE)
-
-
-def is_last(state: checkpoints.State, options: Options) -> bool:
-    """True for the checkpoint after which the coordinator writes no other."""
-    return state.position.epoch >= options.epochs or from_state(state).stops_early(options.early_stopping)

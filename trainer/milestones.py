@@ -47,6 +47,10 @@ class Milestones:
         """True when the last `patience` epochs brought no better val_loss than those before; never for 0."""
         return bool(patience) and self.best is not None and self.position.epoch - self.best.epoch >= patience
 
+    def is_done(self, options: Options) -> bool:
+        """True when no epoch follows."""
+        return self.position.epoch >= options.epochs or self.stops_early(options.early_stopping)
+
     def is_past_best(self, patience: int) -> bool:
         """True when early stopping wants weights that are no longer the model's."""
         return bool(patience) and self.best is not None and self.best.step != self.step
@@ -59,6 +63,16 @@ class Milestones:
         mark = fingerprint(options, inputs)
         sums, history = self.sums.tolist(), tuple(self.history)
         return checkpoints.State(self.step, self.position, values, sums, history, mark, self.best)
+
+
+def close_epoch(
+    reached: Milestones, metrics: Mapping[str, float], options: Options, writer: checkpoints.Writer
+) -> bool:
+    """Ends an epoch. True when its checkpoint must not be skipped: it is the last, or what would be exported now."""
+    best = reached.end_epoch(metrics) and bool(options.early_stopping)
+    if best:
+        writer.kept_step = reached.step
+    return best or reached.is_done(options)
 
 
 def load_best(options: Options, reached: Milestones) -> checkpoints.State | None:

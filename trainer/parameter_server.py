@@ -25,7 +25,7 @@ from trainer.failures import peers_watched
 from trainer.images import ImageCache
 from trainer.inputs import Inputs, open_inputs
 from trainer.measure import measure
-from trainer.milestones import Milestones, from_state, load_best, load_checkpoint
+from trainer.milestones import Milestones, close_epoch, from_state, load_best, load_checkpoint
 from trainer.models import build_model, set_precision
 from trainer.progress import Events, format_epoch, say, warn
 from trainer.rendezvous import answers, wait_for_peers
@@ -195,12 +195,9 @@ def _end_epoch(job: _Job, reached: Milestones, epoch: int, rate: float) -> None:
     loop.assign(loop.model_variables(job.plain), _model_values(job))
     held_out, reached.confusion = measure(job.plain, job.inputs, job.cache)
     metrics = reached.epoch_metrics() | held_out
-    best = reached.end_epoch(metrics) and bool(job.options.early_stopping)
-    if best:
-        job.writer.kept_step = reached.step
-    last = epoch + 1 == job.options.epochs or reached.stops_early(job.options.early_stopping)
-    # The last one is what an evaluator waits for; it must not be skipped because one is still being written.
-    _save(job, reached, wait=best or last)
+    # An evaluator waits for the last one.
+    needed = close_epoch(reached, metrics, job.options, job.writer)
+    _save(job, reached, wait=needed)
     say(format_epoch(epoch + 1, job.options.epochs, metrics, rate))
     job.events.epoch(epoch + 1, job.options.epochs, metrics, rate)
     job.summaries.scalars(epoch + 1, {**metrics, "images_per_second": rate})
